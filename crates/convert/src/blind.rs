@@ -12,7 +12,7 @@ use crate::ConvertError;
 use crate::import::{detect, open};
 
 /// Formats that [`estimate_grid`] reads.
-pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
+pub const FORMATS: [&str; 5] = ["ping", "irtt", "atlas", "csv", "pcap"];
 
 /// Estimate of the handover grid, and the data from which it was made.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +23,8 @@ pub struct BlindEstimate {
     pub estimate: Estimate,
     /// Number of whole packets in a capture that ends in the middle of another.
     pub cut_after: Option<usize>,
+    /// Whether a compressed file ends early, so that only what stands before its end counts.
+    pub is_cut: bool,
     /// Arrival time of the last sample, by the clock of the capture or log.
     pub last: Option<UtcInstant>,
 }
@@ -46,13 +48,14 @@ pub fn estimate_grid(
     interrupted: &Interrupted<'_>,
 ) -> Result<BlindEstimate, ConvertError> {
     let origin = path.display().to_string();
-    let wrong = |what: String| ConvertError::Content { origin: origin.clone(), what };
-    let mut file = open(path)?;
+    let mut opened = open(path)?;
+    let cut = opened.cut.clone();
+    let wrong = |what: String| cut.explain(ConvertError::Content { origin: origin.clone(), what });
     let format = match format {
         Some(format) => format,
-        None => detect(&mut file, path)?,
+        None => detect(&mut opened.file, path)?,
     };
-    let file = BufReader::new(Interruptible { file, interrupted });
+    let file = BufReader::new(Interruptible { file: opened.whole_part(format), interrupted });
     let mut cut_after = None;
     let streams = match format {
         "pcap" => {
@@ -78,7 +81,7 @@ pub fn estimate_grid(
         .map(|(stream, samples)| BlindEstimate::of(stream, &samples, period, interrupted));
     estimates
         .max_by(|a, b| Estimate::by_clarity(&a.estimate, &b.estimate))
-        .map(|best| BlindEstimate { cut_after, ..best })
+        .map(|best| BlindEstimate { cut_after, is_cut: cut.is_cut(), ..best })
         .ok_or_else(|| wrong(CaptureError::Empty.to_string()))
 }
 
@@ -129,7 +132,7 @@ impl BlindEstimate {
     ) -> Self {
         let last = samples.iter().map(|sample| sample.at).max();
         let estimate = estimate_unless(samples, period, interrupted);
-        Self { stream, estimate, cut_after: None, last }
+        Self { stream, estimate, cut_after: None, is_cut: false, last }
     }
 }
 

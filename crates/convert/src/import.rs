@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use skyhop_model::other_kind;
 use skyhop_path::Endpoint;
 use skyhop_path::import::{
-    AccessDirection, ImportError, Imported, LeoemLogOptions, MeasuredOptions, parse_csv,
-    parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi,
-    parse_ping,
+    AccessDirection, ImportError, Imported, LeoemLogOptions, MeasuredOptions, parse_atlas,
+    parse_csv, parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log,
+    parse_mahimahi, parse_ping,
 };
 use skyhop_units::Duration;
 
@@ -19,10 +21,11 @@ use crate::format::{Format, Options};
 use crate::{ConvertError, kind};
 
 /// Formats that [`import_log`] reads.
-pub const FORMATS: [Format; 7] = [
+pub const FORMATS: [Format; 8] = [
     Format { name: "leoem", options: &[] },
     Format { name: "ping", options: &["interval"] },
     Format { name: "irtt", options: &[] },
+    Format { name: "atlas", options: &[] },
     Format { name: "csv", options: &["direction", "rtt", "outages"] },
     Format { name: "iperf3", options: &["direction", "rtt"] },
     Format { name: "mahimahi", options: &["rtt"] },
@@ -61,11 +64,12 @@ pub fn import_log(
     let given = Options { origin: &path.display().to_string(), texts: &options.texts };
     format.map_or(Ok(()), |format| given.check(&FORMATS, format))?;
     let measured = measured_options(options, &given)?;
-    let mut file = open(path)?;
+    let mut opened = open(path)?;
+    let cut = opened.cut.clone();
     let format = match format {
         Some(format) => format,
         None => {
-            let format = detect(&mut file, path)?;
+            let format = detect(&mut opened.file, path)?;
             if format == "pcap" {
                 let what = "is a packet capture, which has no path: skyhop blind reads it";
                 return Err(ConvertError::Content {
@@ -77,6 +81,7 @@ pub fn import_log(
             format
         }
     };
+    let file = opened.whole_part(format);
     let parsed = match format {
         "leoem" => {
             let MeasuredOptions { from, to, .. } = measured;
@@ -85,17 +90,24 @@ pub fn import_log(
         }
         "ping" => parse_ping(file, &measured),
         "irtt" => parse_irtt(file, &measured),
+        "atlas" => parse_atlas(file, &measured),
         "csv" => parse_csv(file, &measured),
         "iperf3" => parse_iperf3(file, &measured),
         "mahimahi" => parse_mahimahi(file, &measured),
         _ => {
             let delay_file = delay_file(path, &given)?;
-            let delays = parse_leocc_delays(open(&delay_file)?)
+            let delays = parse_leocc_delays(open(&delay_file)?.whole_part(format))
                 .map_err(|error| wrong_log(&delay_file, &error))?;
             parse_leocc(file, &delays, &measured)
         }
     };
-    parsed.map_err(|error| wrong_log(path, &error))
+    match parsed {
+        Ok(mut imported) if cut.is_cut() => {
+            imported.account.notes.push(Cut::NOTE.to_owned());
+            Ok(imported)
+        }
+        parsed => parsed.map_err(|error| cut.explain(wrong_log(path, &error))),
+    }
 }
 
 /// Tell the format of a log by its begin.
@@ -177,9 +189,113 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError>
     })
 }
 
+/// Opened file, decompressed, and whether its end is missing.
+pub(crate) struct Opened {
+    pub file: Box<dyn BufRead + Send>,
+    pub cut: Cut,
+}
+
+impl Opened {
+    /// Reader of the file that leaves out a line that is cut; the readers of JSON leave out a cut document themselves.
+    pub fn whole_part(self, format: &str) -> Box<dyn BufRead + Send> {
+        if ["pcap", "irtt", "atlas", "iperf3"].contains(&format) {
+            return self.file;
+        }
+        Box::new(BufReader::new(WholeLines::new(self.file, self.cut)))
+    }
+}
+
+/// Whether a compressed file ended before its end was written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cut(Arc<AtomicBool>);
+
+impl Cut {
+    /// Remark for the user on a file of which only the lines before the cut were read.
+    const NOTE: &str = "the compressed file ends early: what stands whole before its end counts";
+
+    pub fn is_cut(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Add to an error that the file is cut, which may be its cause.
+    pub fn explain(&self, error: ConvertError) -> ConvertError {
+        match error {
+            ConvertError::Content { origin, what } if self.is_cut() => ConvertError::Content {
+                origin,
+                what: format!("{what} (the compressed file ends early)"),
+            },
+            other => other,
+        }
+    }
+}
+
+/// Reader of a compressed file, for which a missing end is the end.
+struct Decompressed<R> {
+    file: MultiGzDecoder<R>,
+    cut: Cut,
+}
+
+impl<R: BufRead> Read for Decompressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.file.read(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                self.cut.0.store(true, Ordering::Relaxed);
+                Ok(0)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Reader of a text that leaves out the last line if the file is cut within it.
+struct WholeLines<R> {
+    file: R,
+    cut: Cut,
+    /// Bytes that were read and not passed on, and the number of them that belong to whole lines.
+    held: Vec<u8>,
+    whole: usize,
+    passed: usize,
+    has_ended: bool,
+}
+
+/// Number of bytes that [`WholeLines`] reads at a time.
+const PIECE: usize = 64 * 1024;
+/// Length of a line from which on [`WholeLines`] does not hold it back, in bytes.
+const LONGEST_HELD: usize = 1024 * 1024;
+
+impl<R> WholeLines<R> {
+    fn new(file: R, cut: Cut) -> Self {
+        Self { file, cut, held: Vec::new(), whole: 0, passed: 0, has_ended: false }
+    }
+}
+
+impl<R: Read> Read for WholeLines<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.passed == self.whole && !self.has_ended {
+            self.held.drain(..self.passed);
+            self.passed = 0;
+            let before = self.held.len();
+            let read = self.file.by_ref().take(PIECE as u64).read_to_end(&mut self.held)?;
+            self.has_ended = read == 0;
+            let line_end = self.held[before..].iter().rposition(|byte| *byte == b'\n');
+            self.whole = match line_end {
+                Some(end) => before + end + 1,
+                None if self.has_ended && !self.cut.is_cut() => self.held.len(),
+                // A text without line ends is passed on as it comes.
+                None if self.held.len() > LONGEST_HELD => self.held.len(),
+                None => 0,
+            };
+        }
+        let count = buffer.len().min(self.whole - self.passed);
+        buffer[..count].copy_from_slice(&self.held[self.passed..self.passed + count]);
+        self.passed += count;
+        Ok(count)
+    }
+}
+
 /// Open a file, "-" for the standard input, and decompress it if it is gzipped. A file of a kind that is not read is an
 /// error.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError> {
+pub(crate) fn open(path: &Path) -> Result<Opened, ConvertError> {
     let wrong = |source| unreadable_file(path, source);
     let raw: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(std::io::stdin())
@@ -188,13 +304,17 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError>
     };
     let mut reader = BufReader::new(raw);
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
-    let plain: Box<dyn Read + Send> =
-        if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
+    let cut = Cut::default();
+    let plain: Box<dyn Read + Send> = if gzipped {
+        Box::new(Decompressed { file: MultiGzDecoder::new(reader), cut: cut.clone() })
+    } else {
+        Box::new(reader)
+    };
     let mut text = BufReader::new(plain);
     if let Some(what) = other_kind(text.fill_buf().map_err(wrong)?) {
         return Err(ConvertError::OtherKind { path: path.to_owned(), what });
     }
-    without_marks(text).map_err(wrong)
+    Ok(Opened { file: without_marks(text).map_err(wrong)?, cut })
 }
 
 /// Skip the byte order mark that Windows programs write at the beginning of a text, and convert

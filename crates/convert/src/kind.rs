@@ -20,7 +20,11 @@ pub fn format_of(start: &[u8], name: &Path) -> &'static str {
         return "pcap";
     }
     let text = String::from_utf8_lossy(start);
-    if text.trim_start().starts_with('{') {
+    let begin = text.trim_start();
+    if begin.strip_prefix('[').unwrap_or(begin).trim_start().starts_with('{') {
+        if ["\"prb_id\"", "\"msm_id\"", "\"dst_addr\""].iter().any(|key| text.contains(key)) {
+            return "atlas";
+        }
         let is_iperf3 = ["\"connected\"", "\"intervals\"", "\"event\""];
         return if is_iperf3.iter().any(|key| text.contains(key)) { "iperf3" } else { "irtt" };
     }

@@ -20,6 +20,7 @@ pub(crate) struct GridEstimate {
     evidence: &'static str,
     stream: Option<String>,
     cut_after: Option<usize>,
+    is_cut: bool,
 }
 
 /// Estimate the handover grid from a log or capture. `period` is the time between handovers;
@@ -43,6 +44,7 @@ pub(crate) fn estimate_blindly(
         evidence: found.estimate.evidence.name(),
         stream: found.stream,
         cut_after: found.cut_after,
+        is_cut: found.is_cut,
     })
 }
 

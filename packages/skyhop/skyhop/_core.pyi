@@ -72,6 +72,7 @@ class GridEstimate:
     evidence: str
     stream: str | None
     cut_after: int | None
+    is_cut: bool
 
 @final
 class CongestionControl:

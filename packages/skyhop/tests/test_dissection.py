@@ -198,7 +198,21 @@ def scamper(rtt_ms: Floats) -> str:
     )  # fmt: skip
 
 
-WRITERS = {"traceroute": traceroute, "mtr": mtr, "scamper": scamper}
+def atlas(rtt_ms: Floats) -> str:
+    def hop(place: int, address: str, rtt: float) -> dict[str, object]:
+        answer = {"from": address, "rtt": round(rtt, 3), "ttl": 64, "size": 28}
+        return {"hop": place, "result": [answer, {"x": "*"}, {"late": 1, "from": "x", "rtt": 1e9}]}
+
+    results = [
+        {"fw": 5080, "prb_id": 7, "type": "traceroute", "dst_addr": "8.8.8.8",
+         "result": [hop(place, address, rtt) for place, (address, rtt)
+                    in enumerate(zip(ROUTE, row, strict=True), 1)]}
+        for row in rtt_ms
+    ]  # fmt: skip
+    return json.dumps(results)
+
+
+WRITERS = {"traceroute": traceroute, "mtr": mtr, "scamper": scamper, "atlas": atlas}
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -283,6 +297,41 @@ def test_times_before_the_lines_of_traceroute_are_ignored(tmp_path: Path, before
     timed.write_text("Start time: 1779873808735\n" + "\n".join(before + x for x in lines), "utf-8")
     assert read_traces(timed) == read_traces(plain)
     assert [hop.distance for hop in read_traces(plain)[0].hops] == [1, 2, 10]
+
+
+TRACERT = """
+Tracing route to dns.google [8.8.8.8]
+over a maximum of 30 hops:
+
+  1    <1 ms    <1 ms     3 ms  192.168.1.1
+  2    25 ms     *       27 ms  host.example [100.64.0.1]
+  3     *        *        *     Request timed out.
+  4    28 ms    28 ms    31 ms  206.224.64.1
+  5    30 ms    30 ms    29 ms  dns.google [8.8.8.8]
+
+Trace complete.
+"""
+
+
+@pytest.mark.parametrize("more", [{}, {
+    "Tracing route to": "Трассировка маршрута к", " ms": " мс", "Trace complete": "Готово",
+    "over a maximum of 30 hops": "с максимальным числом прыжков 30",  # noqa: RUF001
+    "Request timed out": "Превышен интервал ожидания для запроса",
+}])  # fmt: skip
+def test_tracert_of_windows_is_read_in_any_language(more: dict[str, str], tmp_path: Path) -> None:
+    text = TRACERT
+    for english, other in more.items():
+        text = text.replace(english, other)
+    (tmp_path / "tracert.txt").write_bytes((text * 3).replace("\n", "\r\n").encode())
+    traces = read_traces(tmp_path / "tracert.txt")
+    assert len(traces) == 3
+    assert {str(trace.destination) for trace in traces} == {"8.8.8.8"}
+    hops = [(str(hop.address), hop.rtt_ms) for hop in traces[0].hops]
+    assert hops == [("192.168.1.1", 0.5), ("100.64.0.1", 26), ("None", None),
+                    ("206.224.64.1", 28), ("8.8.8.8", 30)]  # fmt: skip
+    (tmp_path / "tracert.txt").write_text(TRACERT.replace("206.224.64.1", "router.example"))
+    with pytest.raises(InputError, match="line 8: names no address: run tracert -d"):
+        read_traces(tmp_path / "tracert.txt")
 
 
 def test_a_name_in_mtrs_report_is_not_silence(tmp_path: Path) -> None:

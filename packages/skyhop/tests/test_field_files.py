@@ -6,6 +6,7 @@ The rules of each format have their tests in `crates/path/tests/path/field_logs.
 from __future__ import annotations
 
 import bz2
+import gzip
 import io
 import json
 import lzma
@@ -203,3 +204,73 @@ def test_appended_answers_of_a_terminal_are_one_history(tmp_path: Path) -> None:
     (tmp_path / "history.json").write_text(json.dumps(later) + json.dumps(history(5)))
     with pytest.raises(InputError, match="restarted between two answers"):
         list(import_samples(tmp_path / "history.json"))
+
+
+def cut_gzip(text: str) -> bytes:
+    """Return a gzipped text without its end; a text of random digits fills several blocks."""
+    packed = gzip.compress(text.encode())
+    return packed[: len(packed) * 3 // 4]
+
+
+def test_a_compressed_log_that_ends_early_is_read_to_there(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "ping.txt.gz").write_bytes(cut_gzip(pings(60)))
+    for words in (
+        ("path", "import", "ping.txt.gz", "-o", "p.parquet"),
+        ("telemetry", "import", "ping.txt.gz", "--node", "a", "-o", "kept"),
+        ("blind", "ping.txt.gz"),
+    ):
+        done = skyhop(*words)
+        assert done.returncode == 0, done.stderr
+        assert "the compressed file ends early: what stands whole" in done.stderr, words
+        assert "passed over" not in done.stderr
+    path = sh.import_path(tmp_path / "ping.txt.gz")
+    samples = list(import_samples(tmp_path / "ping.txt.gz"))
+    assert f"{len(samples)} answers, 0 lost" in str(path.account)
+    assert 300 < len(samples) < 600
+    rows = "".join(f"{AT_S + n}.5,{30 + n % 7}.{n:03d}\n" for n in range(900))
+    (tmp_path / "rtt.csv.gz").write_bytes(cut_gzip("time,rtt_ms\n" + rows))
+    frames = sh.import_path(tmp_path / "rtt.csv.gz").frames
+    assert frames["delay_ns"].min() >= 15_000_000, "the number in the cut line is not read"
+    (tmp_path / "short.gz").write_bytes(gzip.compress(b"1,2\n")[:12])
+    done = skyhop("path", "import", "short.gz", "--format", "csv", "-o", "p.parquet")
+    assert done.stderr.endswith("(the compressed file ends early)\n")
+    done = skyhop("telemetry", "import", "short.gz", "--node", "a", "-o", "kept")
+    assert "the compressed file ends early, before a whole line" in done.stderr
+
+
+def traceroute_of_atlas(n: int) -> dict[str, object]:
+    answer = [{"from": "192.0.2.1", "rtt": 1.0}, {"x": "*"}, {"from": "192.0.2.1", "rtt": 3.0}]
+    return {
+        "af": 4, "dst_addr": "198.51.100.1", "prb_id": 7, "timestamp": AT_S + n,
+        "type": "traceroute",
+        "result": [
+            {"hop": 1, "result": answer},
+            {"hop": 2, "result": [{"x": "*"}] * 3},
+            {"hop": 3, "result": [{"from": "198.51.100.1", "rtt": 20 + n}]},
+        ],
+    }  # fmt: skip
+
+
+def test_a_compressed_list_of_traces_that_ends_early_is_read_to_there(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    text = json.dumps([traceroute_of_atlas(n * n) for n in range(400)])
+    (tmp_path / "traces.json.gz").write_bytes(cut_gzip(text))
+    done = skyhop("dissect", "traces.json.gz", "--json")
+    assert done.returncode == 0, done.stderr
+    assert 100 < json.loads(done.stdout)["traces"] < 400
+    assert "the compressed file ends early" in done.stderr
+    assert "its last document is cut off" in done.stderr
+
+
+def test_what_atlas_measured_is_read_by_the_command_for_it(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "traces.json").write_text(json.dumps([traceroute_of_atlas(1)]), "utf-8")
+    for words in (
+        ("path", "import", "traces.json", "-o", "p.parquet"),
+        ("telemetry", "import", "traces.json", "--node", "a", "-o", "kept"),
+        ("blind", "traces.json"),
+    ):
+        assert "holds traceroutes, which skyhop dissect reads" in skyhop(*words).stderr
+    ping = {"prb_id": 7, "timestamp": AT_S, "type": "ping", "dst_addr": "a", "result": []}
+    (tmp_path / "ping.json").write_text(json.dumps(ping), "utf-8")
+    assert "skyhop path import reads ping" in skyhop("dissect", "ping.json").stderr

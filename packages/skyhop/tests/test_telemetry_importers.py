@@ -100,7 +100,34 @@ IPERF3 = json.dumps(
     },
     indent=1,
 )  # fmt: skip
+IRTT = json.dumps(
+    {
+        "round_trips": [
+            {
+                "seqno": n,
+                "lost": "true" if n == 1 else "false",
+                "timestamps": {"client": {"send": {"wall": AT_NS + n * S // 4}}},
+                "delay": {} if n == 1 else {"rtt": 30_000_000 + n * 1_000_000},
+            }
+            for n in range(4)
+        ]
+    },
+    indent=1,
+)
+ATLAS = [
+    {
+        "fw": 5080, "af": 4, "dst_name": "192.0.2.1", "dst_addr": "192.0.2.1", "msm_id": 1,
+        "prb_id": 7, "timestamp": AT_NS // S + 240 * n, "type": "ping",
+        "result": [{"rtt": 30.5 + n}, {"x": "*"}, {"rtt": 31.5 + n}],
+    }
+    for n in range(3)
+]  # fmt: skip
 FILES = {
+    "atlas": {
+        "ping.json": json.dumps(ATLAS),
+        "ping.ndjson": "".join(json.dumps(result) + "\n" for result in ATLAS),
+    },
+    "irtt": {"irtt.json": IRTT},
     "grpc-tools": {"status.csv": STATUS, "bulk.csv": BULK},
     "leoscope": {"grpc.csv": STATUS},
     "rtt": {
@@ -242,10 +269,44 @@ def test_what_the_tools_for_grpc_write(tmp_path: Path) -> None:
                       "downlink_throughput_bps": 0.0, "uplink_throughput_bps": 0.0}  # fmt: skip
 
 
+def test_statistics_of_a_history_are_those_of_their_seconds(tmp_path: Path) -> None:
+    content = (
+        "datetimestamp_utc,samples,end_counter,total_ping_drop,mean_all_ping_latency,"
+        "download_usage,mean_power\n"
+        "2023-11-14T22:13:22.3,2,9,0.5,31.5,1000,60\n"
+        # The seconds of this row overlap with those of the row before.
+        "2023-11-14T22:13:24.3,3,12,3,,3000,61\n"
+    )
+    (tmp_path / "history.csv").write_text(content, "utf-8")
+    accounts: list[str] = []
+    first, second, third, fourth = import_samples(tmp_path / "history.csv", accounts=accounts)
+    means = {"pop_ping_latency_ms": 31.5, "pop_ping_drop_rate": 0.25, "power_w": 60.0,
+             "downlink_throughput_bps": 4000.0}  # fmt: skip
+    assert first == {TIME: AT_NS + S, **means}
+    assert second == {TIME: AT_NS + 2 * S, **means}
+    lost = {"pop_ping_drop_rate": 1.0, "power_w": 61.0, "downlink_throughput_bps": 8000.0}
+    assert [third, fourth] == [{TIME: AT_NS + n * S, **lost} for n in (3, 4)]
+    assert accounts == ["means of several seconds, which count in each of them; "
+                        "not used: end_counter"]  # fmt: skip
+
+
+def test_tables_of_the_sqlite_of_the_tools_for_grpc(tmp_path: Path) -> None:
+    rows = "time,id,pop_ping_drop_rate,pop_ping_latency_ms,counter\n1700000001,ut1,0.5,30.5,1\n"
+    (tmp_path / "history.csv").write_text(rows, "utf-8")
+    expected = {TIME: AT_NS + S, "pop_ping_drop_rate": 0.5, "pop_ping_latency_ms": 30.5}
+    assert list(import_samples(tmp_path / "history.csv")) == [expected]
+
+
+def test_rows_without_names_of_columns_are_said_to_lack_them(tmp_path: Path) -> None:
+    (tmp_path / "status.csv").write_text("\n".join(STATUS.splitlines()[-2:]), "utf-8")
+    with pytest.raises(InputError, match=r"no names of columns .*dish_grpc_text.py -H"):
+        list(import_samples(tmp_path / "status.csv"))
+
+
 def test_a_file_without_any_known_value_is_refused(tmp_path: Path) -> None:
     content = (
-        "datetimestamp_utc,samples,total_ping_drop,mean_all_ping_latency\n"
-        "2026-05-27T11:00:00,60,1.5,31.5\n2026-05-27T11:01:00,60,1.5,31.5\n"
+        "datetimestamp_utc,samples,stdev_full_ping_latency\n"
+        "2026-05-27T11:00:00,60,1.5\n2026-05-27T11:01:00,60,1.5\n"
     )
     (tmp_path / "history.csv").write_text(content, "utf-8")
     with pytest.raises(
@@ -430,11 +491,12 @@ def test_published_files_are_read_whole(file: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [(b"", "is empty"), (b"hello\n", "is of no known format"), (b"\xff\xfea", "is not UTF-8"),
-     (b"\x1f\x8b\0", "cannot read it")],
+     (b"\x1f\x8b\0", "compressed file ends early"),
+     (gzip.compress(b"1")[:-8] + bytes(8), "cannot read it: is damaged gzip data")],
 )  # fmt: skip
 def test_what_is_of_no_format_is_refused(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InputError, match=what):
         list(import_samples(tmp_path / "file"))
-    with pytest.raises(InputError, match="expected one of autobahn, drive, grpc-tools"):
+    with pytest.raises(InputError, match="expected one of atlas, autobahn, drive, grpc-tools"):
         list(import_samples(tmp_path / "file", "x"))

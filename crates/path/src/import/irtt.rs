@@ -7,10 +7,10 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
-use skyhop_model::one_line;
 use skyhop_units::Duration;
 
 use super::account::Account;
+use super::documents::documents;
 use super::lines::{ImportError, MOST_SAMPLES, read_whole};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
 use super::{Imported, MeasuredOptions};
@@ -26,15 +26,11 @@ pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<Impor
 
 pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
     let bytes = read_whole(file)?;
-    let wrong = |error: serde_json::Error| ImportError::Line {
-        line: error.line().max(1),
-        what: format!("not irtt's JSON: {}; expected \"round_trips\"", reason(&error)),
-    };
+    let mut account = Account::default();
+    let expected = "not irtt's JSON";
     // Several measurements may be appended to one file.
-    let documents = serde_json::Deserializer::from_slice(&bytes).into_iter::<Log>();
-    let logs: Vec<Log> = documents.collect::<Result<_, _>>().map_err(wrong)?;
-    let mut whole =
-        Series { losses_known: true, ..Series::of(Vec::new(), true, Account::default()) };
+    let logs: Vec<Log> = documents(&bytes, expected, &mut account)?;
+    let mut whole = Series { losses_known: true, ..Series::of(Vec::new(), true, account) };
     if logs.len() > 1 {
         whole.account.notes.push(format!("{} measurements", logs.len()));
     }
@@ -42,12 +38,6 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
         log.append_to(&mut whole)?;
     }
     Ok(whole)
-}
-
-/// Message of the parser without its position, which the caller adds.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    one_line(text.split(" at line ").next().unwrap_or_default())
 }
 
 #[derive(Deserialize)]

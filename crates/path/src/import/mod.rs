@@ -1,11 +1,13 @@
 //! Importers of other tools' files: one file per format.
 //!
-//! Measurements of round trips (ping, irtt, csv) become paths by the rules of `probes`; measurements
+//! Measurements of round trips (ping, irtt, atlas, csv) become paths by the rules of `probes`; measurements
 //! of rates (throughput csv, mahimahi, LeoCC) by the rules of their importers.
 
 mod account;
+mod atlas;
 mod columns;
 mod csv;
+mod documents;
 mod iperf3;
 mod irtt;
 mod leocc;
@@ -27,6 +29,7 @@ use skyhop_units::{Duration, UtcInstant};
 use crate::trace::{Endpoint, PathHeader, PathTrace};
 
 pub use account::Account;
+pub use atlas::parse_atlas;
 pub use csv::parse_csv;
 pub use iperf3::{Interval, Intervals, parse_iperf3, parse_iperf3_intervals};
 pub use irtt::parse_irtt;

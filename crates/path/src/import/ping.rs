@@ -20,7 +20,7 @@ use skyhop_units::{Duration, Quoted};
 use super::account::Account;
 use super::lines::{ImportError, Line, Lines, parse_number};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
-use super::stamps::{self, Stamp};
+use super::stamps::{self, Clock, Stamp};
 use super::{Imported, MeasuredOptions, windows_ping};
 
 /// Default interval of ping.
@@ -30,7 +30,9 @@ const SECOND_NS: i64 = 1_000_000_000;
 const TOLERANCE_NS: i64 = 1_000_000;
 /// Number of probes by which a sequence number may jump where its 16 bits wrap around; with a longer jump, another run
 /// has begun.
-const LONGEST_WRAP: i16 = 4_096;
+const LONGEST_WRAP: i64 = 4_096;
+/// Number of answers per damaged line that is passed over; a log with more damaged lines is refused.
+const ANSWERS_PER_DAMAGED: usize = 10;
 /// Largest number of probes of a run: three years of ten per second.
 const MOST_LOST: u64 = 1_000_000_000;
 
@@ -47,9 +49,15 @@ pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Ser
     let mut log = Log::default();
     let mut has_begun = false;
     while let Some(line) = lines.next()? {
-        if !has_begun && windows_ping::begins_with(line.text) {
-            let first = line.text.to_owned();
-            return windows_ping::series(&first, lines, options);
+        let (_, text) = stamps::split(line.text);
+        let is_windows = if has_begun {
+            log.runs.is_empty() && windows_ping::is_certain(text)
+        } else {
+            windows_ping::begins_with(text)
+        };
+        if is_windows {
+            let first = (line.number, line.text.to_owned());
+            return windows_ping::series(first, lines, options, log.account);
         }
         has_begun |= !line.text.is_empty();
         log.parse_line(line)?;
@@ -63,7 +71,8 @@ struct Reply {
     sequence: i64,
     /// Time of the line in ns; `None` in a log without times.
     at_ns: Option<i64>,
-    rtt: Duration,
+    /// Round trip; `None` if the line does not state a possible one, so that the probe is neither a sample nor lost.
+    rtt: Option<Duration>,
 }
 
 /// Run of ping: from its header, or from the first answer of a log without headers.
@@ -74,6 +83,8 @@ struct Run {
     /// Sequence numbers of the answers.
     answered: HashSet<i64>,
     last_sequence: i64,
+    /// Latest sending time of an answered probe, ns; `None` in a log without times.
+    latest_sent_ns: Option<i64>,
     /// Largest sequence number in any line, answered or not.
     greatest_sequence: Option<i64>,
     /// Number of probes sent, from the closing statistics.
@@ -88,13 +99,10 @@ struct Log {
     count: usize,
     /// Whether a line with three dashes has begun the closing statistics.
     is_closing: bool,
-    last: Option<Stamp>,
-    /// Whether all times count from 1970.
-    is_unix: bool,
-    /// Whether a time of the log has a fraction of a second.
-    has_fractions: bool,
-    /// Error of the preceding line. The last line of a log may be cut: it is passed over.
+    clock: Clock,
+    /// Error of the first damaged line, and the number of damaged lines.
     damaged: Option<ImportError>,
+    damaged_lines: usize,
     account: Account,
 }
 
@@ -104,29 +112,37 @@ impl Log {
         if line.text.is_empty() {
             return Ok(());
         }
-        if let Some(damaged) = self.damaged.take() {
-            return Err(damaged);
-        }
         let Some((sequence, rest)) = sequence(text) else {
             self.parse_other(line, text);
             return Ok(());
         };
-        match round_trip(rest) {
-            Ok(Some(rtt)) => {
-                line.has_room(self.count)?;
-                if !text.contains("(DUP!)") {
-                    self.answer(sequence, stamp, rtt).map_err(|what| line.wrong(what))?;
-                }
-            }
+        let rtt = match round_trip(rest) {
             Ok(None) if text.contains(" bytes from ") => {
-                self.damaged = Some(line.wrong("no time=… in it; is it truncated?"));
+                Err("no time=… in it; is it truncated?".to_owned())
             }
             Ok(None) => {
-                self.run().extend_sequence(sequence);
+                self.lost(sequence);
+                return Ok(());
             }
-            Err(what) => self.damaged = Some(line.wrong(what)),
+            found => found,
+        };
+        line.has_room(self.count)?;
+        match rtt {
+            Ok(_) if text.contains("(DUP!)") => Ok(()),
+            Ok(rtt) => {
+                let is_marked = !rest.starts_with(']') && rest.contains(['(', '（']);
+                self.answer(sequence, stamp, rtt, is_marked).map_err(|what| line.wrong(what))
+            }
+            Err(what) => {
+                self.damaged.get_or_insert_with(|| line.wrong(what));
+                self.damaged_lines += 1;
+                self.account.pass_over(line);
+                if self.count > 0 && self.clock.has_times() == stamp.is_some() {
+                    self.answer(sequence, stamp, None, true).map_err(|what| line.wrong(what))?;
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Parse a line without a sequence number.
@@ -152,62 +168,71 @@ impl Log {
         self.runs.last_mut().expect("a run was pushed")
     }
 
-    fn answer(&mut self, low: u16, stamp: Option<Stamp>, rtt: Duration) -> Result<(), String> {
-        if self.count > 0 && self.last.is_some() != stamp.is_some() {
-            return Err("some lines have times (ping -D) and some do not".to_owned());
+    /// Record a line that says that a probe was not answered.
+    fn lost(&mut self, low: u16) {
+        if self.run().has_answered(low) {
+            self.runs.push(Run::default());
         }
-        let at_ns = stamp.map(|stamp| self.arrival_ns(stamp)).transpose()?;
+        self.run().extend_sequence(low);
+    }
+
+    /// Record an answer; `is_marked` is whether ping adds a remark to it, such as that it is a duplicate.
+    fn answer(
+        &mut self,
+        low: u16,
+        stamp: Option<Stamp>,
+        rtt: Option<Duration>,
+        is_marked: bool,
+    ) -> Result<(), String> {
+        let at_ns = self.clock.at_ns(stamp)?;
         self.is_closing = false;
-        let has_fractions = self.has_fractions;
+        let has_fractions = self.clock.has_fractions;
+        if is_marked && at_ns.is_none() && self.run().has_answered(low) {
+            return Ok(());
+        }
         if self.run().is_another(low, at_ns, rtt, has_fractions) {
             self.runs.push(Run::default());
         }
-        self.count += 1;
+        self.count += usize::from(rtt.is_some());
         let run = self.run();
         let sequence = run.extend_sequence(low);
         run.answered.insert(sequence);
+        run.latest_sent_ns = run.latest_sent_ns.max(sent_ns(at_ns, rtt));
         run.answers.push(Reply { sequence, at_ns, rtt });
         Ok(())
-    }
-
-    /// Return the time of a line in ns, which grows also where a stamp without a date or year repeats.
-    fn arrival_ns(&mut self, mut stamp: Stamp) -> Result<i64, String> {
-        if let Some(last) = self.last
-            && stamp.ns < last.ns
-        {
-            let Some(period_ns) = stamp.period_ns else {
-                return Err("its time is before that of the answer above".to_owned());
-            };
-            stamp.ns += ((last.ns - stamp.ns - 1) / period_ns + 1) * period_ns;
-        }
-        self.is_unix = stamp.period_ns.is_none();
-        self.has_fractions |= stamp.ns % SECOND_NS != 0;
-        self.last = Some(stamp);
-        Ok(stamp.ns)
     }
 
     fn into_series(mut self, options: &MeasuredOptions) -> Result<Series, ImportError> {
         if self.count == 0 {
             return Err(self.damaged.take().unwrap_or_else(|| self.without_answers()));
         }
+        if let Some(damaged) = self.damaged.take()
+            && self.damaged_lines > 1 + self.count / ANSWERS_PER_DAMAGED
+        {
+            return Err(damaged);
+        }
         let counts_from = i64::from(!self.runs.iter().any(Run::has_zero));
-        let is_unix = self.last.is_some() && self.is_unix;
+        let Clock { has_fractions, .. } = self.clock;
+        let (has_times, is_unix) = (self.clock.has_times(), self.clock.is_unix());
         let (mut probes, mut lost, mut begin_ns) = (Vec::with_capacity(self.count), 0, 0);
         let runs = self.runs.iter().filter(|run| !run.is_empty()).count();
         for (index, mut run) in self.runs.into_iter().enumerate() {
             run.sort();
             let interval = options.interval.unwrap_or_else(|| run.interval());
-            let at = Placing { counts_from, begin_ns, interval, has_fractions: self.has_fractions };
+            let at = Placing { counts_from, begin_ns, interval, has_fractions };
             let mut before = counts_from - 1;
             if let Some(first) = run.answers.first().filter(|_| index == 0 && !run.has_header) {
                 before = first.sequence - 1;
             }
-            for (place, answer) in run.answers.iter().enumerate() {
+            let mut is_first = true;
+            for answer in &run.answers {
                 lost += answer.sequence.abs_diff(before + 1);
-                let mut probe = Probe::symmetric(at.sent_ns(&run, answer), answer.rtt, lost);
-                probe.after_pause = place == 0 && !probes.is_empty() && self.last.is_some();
+                before = answer.sequence;
+                let Some(rtt) = answer.rtt else { continue };
+                let mut probe = Probe::symmetric(at.sent_ns(&run, answer), rtt, lost);
+                probe.after_pause = is_first && !probes.is_empty() && has_times;
                 probes.push(probe);
-                (lost, before) = (0, answer.sequence);
+                (lost, is_first) = (0, false);
             }
             let last = run.final_sequence(counts_from);
             lost += last.saturating_sub(before).max(0).unsigned_abs();
@@ -247,42 +272,63 @@ impl Run {
 
     /// Whether an answer belongs to another run, which began without a header: its number is not greater than the last,
     /// and it is neither late nor a duplicate.
-    fn is_another(&self, low: u16, at_ns: Option<i64>, rtt: Duration, has_fractions: bool) -> bool {
-        let Some(last) = self.answers.last() else { return false };
-        let step = low.wrapping_sub(self.last_sequence as u16) as i16;
-        if step > 0 {
-            return low < self.last_sequence as u16 && step > LONGEST_WRAP;
+    fn is_another(
+        &self,
+        low: u16,
+        at_ns: Option<i64>,
+        rtt: Option<Duration>,
+        has_fractions: bool,
+    ) -> bool {
+        if self.answers.is_empty() {
+            return false;
         }
-        let sent_ns = |at_ns: i64, rtt: Duration| at_ns.saturating_sub_unsigned(rtt.as_nanos());
-        match (last.at_ns, at_ns) {
-            (Some(last_ns), Some(ns)) => {
-                let tolerance_ns = if has_fractions { TOLERANCE_NS } else { SECOND_NS };
-                sent_ns(ns, rtt) > sent_ns(last_ns, last.rtt) + tolerance_ns
+        let sequence = self.extended(low);
+        let is_repeated = self.answered.contains(&sequence);
+        if sequence > self.last_sequence && !is_repeated {
+            let jump = sequence - self.last_sequence;
+            return low < self.last_sequence as u16 && jump > LONGEST_WRAP;
+        }
+        match (self.latest_sent_ns, sent_ns(at_ns, rtt)) {
+            (Some(latest_ns), Some(sent_ns)) => {
+                sent_ns > latest_ns + if has_fractions { TOLERANCE_NS } else { SECOND_NS }
             }
-            _ => self.answered.contains(&(self.last_sequence + i64::from(step))),
+            _ => is_repeated,
         }
     }
 
-    /// Extend a packet's 16-bit sequence number to the full number nearest to the previous ones, and record it.
+    /// Full sequence number nearest to the previous ones for the 16 bits in a packet.
+    fn extended(&self, low: u16) -> i64 {
+        if self.greatest_sequence.is_none() {
+            return i64::from(low);
+        }
+        self.last_sequence + i64::from(low.wrapping_sub(self.last_sequence as u16) as i16)
+    }
+
+    fn has_answered(&self, low: u16) -> bool {
+        self.answered.contains(&self.extended(low))
+    }
+
+    /// Extend a packet's 16-bit sequence number, and record it.
     fn extend_sequence(&mut self, low: u16) -> i64 {
-        let is_first = self.greatest_sequence.is_none();
-        let step = low.wrapping_sub(self.last_sequence as u16) as i16;
-        self.last_sequence += if is_first { i64::from(low) } else { i64::from(step) };
+        self.last_sequence = self.extended(low);
         let greatest = self.greatest_sequence.unwrap_or(self.last_sequence);
         self.greatest_sequence = Some(greatest.max(self.last_sequence));
         self.last_sequence
     }
 
     /// Take the number of probes and the run's duration from the closing statistics, in any language: the first number
-    /// of the line with a percentage, and the number at its end.
+    /// of the line with a percentage, and the last number after it, if a unit follows ("time 9012ms").
     fn take_statistics(&mut self, text: &str) {
-        let digits = |c: char| c.is_ascii_digit();
-        let number = |text: &str| {
-            let text = text.trim_start_matches(|c| !digits(c));
-            text.split(|c| !digits(c)).next()?.parse::<u64>().ok()
-        };
-        self.transmitted = number(text);
-        let after = text.rsplit_once('%').and_then(|(_, after)| number(after));
+        let is_digit = |c: char| c.is_ascii_digit();
+        let first = text.split(|c| !is_digit(c)).find(|word| !word.is_empty());
+        self.transmitted = first.and_then(|word| word.parse().ok());
+        let after = text.rsplit_once('%').and_then(|(_, after)| {
+            let number = after.trim_end_matches(|c| !is_digit(c));
+            let ms = number.rsplit(|c| !is_digit(c)).next()?;
+            // In "%50 lost", as some languages write it, the number after the sign is the percentage.
+            let is_time = ms.len() < number.len() && number.len() < after.trim_end().len();
+            ms.parse::<u64>().ok().filter(|_| is_time)
+        });
         self.took = after.map(|ms| Duration::from_nanos(ms.saturating_mul(1_000_000)));
     }
 
@@ -308,6 +354,11 @@ impl Run {
     }
 }
 
+/// Sending time of a probe whose answer has a time, ns.
+fn sent_ns(at_ns: Option<i64>, rtt: Option<Duration>) -> Option<i64> {
+    Some(at_ns?.saturating_sub_unsigned(rtt.unwrap_or(Duration::ZERO).as_nanos()))
+}
+
 /// Rules by which the answers of a run get their sending times.
 struct Placing {
     counts_from: i64,
@@ -319,10 +370,9 @@ struct Placing {
 
 impl Placing {
     fn sent_ns(&self, run: &Run, answer: &Reply) -> i64 {
-        let Some(at_ns) = answer.at_ns else {
+        let Some(sent_ns) = sent_ns(answer.at_ns, answer.rtt) else {
             return self.after_ns(answer.sequence - self.counts_from);
         };
-        let sent_ns = at_ns.saturating_sub_unsigned(answer.rtt.as_nanos());
         match (run.answers.first(), run.answers.last()) {
             // Times in whole seconds do not order several answers of a second: their numbers do.
             (Some(first), Some(last)) if !self.has_fractions && last.sequence > first.sequence => {
@@ -371,9 +421,18 @@ fn round_trip(text: &str) -> Result<Option<Duration>, String> {
     if unit.trim().is_empty() {
         return Err("its time=… has no unit, such as ms; is it truncated?".to_owned());
     }
-    let rtt_ms: f64 = parse_number(&number.replace(',', "."), "time")?;
+    let per_ms = match unit.trim().split([' ', '(']).next().unwrap_or_default() {
+        "us" | "µs" | "usec" => 1e-3,
+        "s" | "sec" => 1e3,
+        _ => 1.0,
+    };
+    let rtt_ms = parse_number::<f64>(&number.replace(',', "."), "time")? * per_ms;
     if !(0.0..=LONGEST_RTT_MS).contains(&rtt_ms) {
         return Err(format!("time is {rtt_ms}; expected 0 to {LONGEST_RTT_MS}"));
+    }
+    // ping prints 0 after the clock was set back.
+    if rtt_ms == 0.0 {
+        return Err("time is 0, as after a step of the clock".to_owned());
     }
     Ok(Some(Duration::from_secs_f64(rtt_ms / 1e3)))
 }

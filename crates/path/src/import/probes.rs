@@ -9,7 +9,8 @@
 //!   turn round, so that no packet sees one half of each state. Packets on a path stay in order, so that the round
 //!   trip falls only as fast as the order of the packets allows.
 //! - Between two measurements in one file, the path keeps its state; probes lost at the end of the first or the begin
-//!   of the second are an outage as long as their time, after the last answer.
+//!   of the second are an outage as long as their time, after the last answer. If the file states when they were sent,
+//!   the outage lasts from then to the next answered probe.
 //! - Three or more probes lost in a row are an outage. The outage begins when the first of these probes would have
 //!   reached the far end, and ends when the next answered probe was sent, so that no answered probe is lost. Fewer
 //!   lost probes, and those of an outage that would be shorter than the one-way delay to the far end, become random
@@ -52,13 +53,16 @@ pub(super) struct Probe {
     pub lost_before: u64,
     /// Whether the probe begins another measurement, so that the time before it was not measured.
     pub after_pause: bool,
+    /// Sending times of the first and the last of the lost probes before, ns, if the file states them.
+    pub lost_ns: Option<[i64; 2]>,
 }
 
 impl Probe {
     /// Create a probe whose one-way delays are unknown: the round trip is split into equal halves.
     pub fn symmetric(sent_ns: i64, rtt: Duration, lost_before: u64) -> Self {
         let there = rtt / 2;
-        Self { sent_ns, there, back: rtt - there, lost_before, after_pause: false }
+        let back = rtt - there;
+        Self { sent_ns, there, back, lost_before, after_pause: false, lost_ns: None }
     }
 
     pub fn rtt(&self) -> Duration {
@@ -151,12 +155,15 @@ impl Series {
         let mut outcomes = Vec::with_capacity(self.probes.len());
         let mut last_ns = None;
         for probe in &self.probes {
-            let from_ns = last_ns.unwrap_or(probe.sent_ns);
+            let from_ns = probe.lost_ns.map(|[from_ns, _]| from_ns).or(last_ns);
+            let from_ns = from_ns.unwrap_or(probe.sent_ns);
             let gap_ns = probe.sent_ns.saturating_sub(from_ns).max(0).unsigned_abs();
-            let covered_ns = if probe.after_pause {
-                gap_ns.min(spacing_ns.saturating_mul(probe.lost_before.saturating_add(1)))
-            } else {
-                gap_ns
+            let covered_ns = match probe.lost_ns {
+                Some([first_ns, last_ns]) => last_ns.abs_diff(first_ns),
+                None if probe.after_pause => {
+                    gap_ns.min(spacing_ns.saturating_mul(probe.lost_before.saturating_add(1)))
+                }
+                None => gap_ns,
             };
             if self.losses_known {
                 add_lost(&mut outcomes, from_ns, covered_ns, probe.lost_before);
@@ -193,13 +200,15 @@ impl Series {
             let sent_ns = |probe: Probe| probe.sent_ns.abs_diff(first.sent_ns);
             let (from_ns, to_ns) = (sent_ns(old), sent_ns(new));
             loss.count_answered(to_ns);
+            let known_ns = new.lost_ns.map(|[at_ns, _]| at_ns.abs_diff(first.sent_ns));
             // Between two measurements, only the time of the lost probes was measured.
-            let up_ns = if new.after_pause {
+            let up_ns = if new.after_pause && known_ns.is_none() {
                 to_ns.min(from_ns + spacing_ns.saturating_mul(new.lost_before.saturating_add(1)))
             } else {
                 to_ns
             };
-            let first_lost_ns = from_ns + (up_ns - from_ns) / new.lost_before.saturating_add(1);
+            let first_lost_ns = known_ns
+                .unwrap_or_else(|| from_ns + (up_ns - from_ns) / new.lost_before.saturating_add(1));
             let down_ns = first_lost_ns + old.there.as_nanos();
             if new.lost_before >= LOST_IN_A_ROW && down_ns < up_ns {
                 changes.outage(down_ns, up_ns, new);
@@ -283,7 +292,7 @@ fn keep_order(probes: &mut Vec<Probe>) {
         same
     });
     if let Some(first) = probes.first_mut() {
-        first.lost_before = 0;
+        (first.lost_before, first.lost_ns) = (0, None);
     }
 }
 

@@ -5,10 +5,10 @@ use std::io::BufRead;
 
 use super::lines::ImportError;
 use super::probes::Outcomes;
-use super::{MeasuredOptions, csv, irtt, ping};
+use super::{MeasuredOptions, atlas, csv, irtt, ping};
 
 /// Names of the formats that [`parse_round_trips`] supports.
-pub const ROUND_TRIP_FORMATS: [&str; 3] = ["ping", "irtt", "csv"];
+pub const ROUND_TRIP_FORMATS: [&str; 4] = ["ping", "irtt", "atlas", "csv"];
 
 /// Parse a log in one of [`ROUND_TRIP_FORMATS`].
 ///
@@ -18,6 +18,7 @@ pub fn parse_round_trips(log: impl BufRead, format: &str) -> Result<Outcomes, Im
     let series = match format {
         "ping" => ping::series(log, &MeasuredOptions::default())?,
         "irtt" => irtt::series(log)?,
+        "atlas" => atlas::series(log)?,
         "csv" => csv::series(log)?,
         _ => {
             let known = ROUND_TRIP_FORMATS.join(", ");

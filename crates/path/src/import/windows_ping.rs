@@ -1,11 +1,14 @@
 //! Output of ping on Windows, in any of its languages: a header, a line for each probe, an empty line, statistics.
 //!
 //! A line with a time ("Zeit=14ms", "time<1ms", "время=14мс") is an answer; any other line between the header and the
-//! empty line is a lost probe. Another header begins another run, which counts as following at once. The output has no
-//! timestamps. Unless an interval is given, a probe is assumed to be sent 1 s after
-//! the previous one if the target or a router answered that one, and otherwise at once after its timeout of 4 s.
+//! empty line is a lost probe. Another header begins another run.
+//!
+//! A script may put times before the lines. Without them, a run counts as following at once, and unless an interval is
+//! given, a probe is assumed to be sent 1 s after the previous one if the target or a router answered that one, and
+//! otherwise at once after its timeout of 4 s.
 
 use std::io::BufRead;
+use std::net::IpAddr;
 
 use skyhop_units::Duration;
 
@@ -13,6 +16,7 @@ use super::MeasuredOptions;
 use super::account::Account;
 use super::lines::{ImportError, Line, Lines, parse_between};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
+use super::stamps::{self, Clock};
 
 const AFTER_AN_ANSWER: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -24,31 +28,40 @@ pub(super) fn begins_with(text: &str) -> bool {
     time_of(text).is_some() && text.contains("TTL=") || is_header(text)
 }
 
+/// Whether a log is from Windows if a line after other lines is this one: an answer, or a header that has an address.
+pub(super) fn is_certain(text: &str) -> bool {
+    let is_address = |word: &str| word.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    begins_with(text) && (!is_header(text) || text.split(' ').any(is_address))
+}
+
 /// Whether the line is the header "Pinging example.net [192.0.2.1] with 32 bytes of data:", in any language.
 fn is_header(text: &str) -> bool {
     let names_a_size = text.split(' ').any(|word| word.parse::<u16>().is_ok());
     text.ends_with(':') && names_a_size
 }
 
-/// Parse a log whose first line has been read already.
+/// Parse a log whose first line has been read already, and perhaps lines before that `account` counts.
 pub(super) fn series(
-    first: &str,
+    (number, first): (usize, String),
     mut lines: Lines<impl BufRead>,
     options: &MeasuredOptions,
+    mut account: Account,
 ) -> Result<Series, ImportError> {
     let mut log = Log { interval: options.interval, ..Log::default() };
-    if !is_header(first) {
-        log.parse_line(Line { number: 1, text: first })?;
+    if !is_header(stamps::split(&first).1) {
+        log.parse_line(Line { number, text: &first })?;
     }
     // Some versions print an empty line after the header.
     let (mut is_over, mut run_begin_ns, mut runs) = (false, 0, 1);
     while let Some(line) = lines.next()? {
-        if line.text.is_empty() {
+        let (_, text) = stamps::split(line.text);
+        if text.is_empty() {
             is_over = log.next_ns > run_begin_ns;
-        } else if is_over && begins_with(line.text) {
+        } else if is_over && begins_with(text) {
             (is_over, run_begin_ns) = (false, log.next_ns);
+            log.after_pause = log.clock.has_times();
             runs += 1;
-            if !is_header(line.text) {
+            if !is_header(text) {
                 log.parse_line(line)?;
             }
         } else if !is_over {
@@ -58,18 +71,21 @@ pub(super) fn series(
     if log.probes.is_empty() {
         return Err(ImportError::whole("there is no answer, a line such as \"time=14ms TTL=56\""));
     }
-    let Log { probes, lost, .. } = log;
-    let mut account = Account::default();
+    let Log { probes, lost, clock, .. } = log;
     if runs > 1 {
         account.notes.push(format!("{runs} runs of ping"));
     }
-    let series = Series::of(probes, false, account);
+    let series = Series::of(probes, clock.is_unix(), account);
     Ok(Series { lost_after: lost, losses_known: true, ..series })
 }
 
 #[derive(Default)]
 struct Log {
     interval: Option<Duration>,
+    clock: Clock,
+    /// Whether the time before the next answer was not measured.
+    after_pause: bool,
+    /// Time of the next probe in a log without times, ns.
     next_ns: i64,
     /// Probes lost since the last answered one.
     lost: u64,
@@ -79,19 +95,23 @@ struct Log {
 impl Log {
     fn parse_line(&mut self, line: Line<'_>) -> Result<(), ImportError> {
         line.has_room(self.probes.len())?;
-        let sent_ns = self.next_ns;
         let mut took = AFTER_AN_ANSWER;
-        match time_of(line.text) {
+        let (stamp, text) = stamps::split(line.text);
+        match time_of(text) {
             Some(time) => {
                 let rtt_ms = rtt_ms(time).map_err(|what| line.wrong(what))?;
                 let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
-                self.probes.push(Probe::symmetric(sent_ns, rtt, self.lost));
-                self.lost = 0;
+                let at_ns = self.clock.at_ns(stamp).map_err(|what| line.wrong(what))?;
+                let sent_ns = at_ns
+                    .map_or(self.next_ns, |at_ns| at_ns.saturating_sub_unsigned(rtt.as_nanos()));
+                let after_pause = std::mem::take(&mut self.after_pause);
+                let probe = Probe::symmetric(sent_ns, rtt, std::mem::take(&mut self.lost));
+                self.probes.push(Probe { after_pause, ..probe });
             }
             // The ICMP error of a router begins with its address and a colon; a timeout does not.
             None => {
                 self.lost += 1;
-                took = if line.text.contains(": ") { AFTER_AN_ANSWER } else { TIMEOUT };
+                took = if text.contains(": ") { AFTER_AN_ANSWER } else { TIMEOUT };
             }
         }
         self.next_ns += self.interval.unwrap_or(took).as_nanos() as i64;

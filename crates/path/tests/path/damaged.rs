@@ -4,12 +4,13 @@ use skyhop_needs::fuzz::{Trial, check_line};
 use skyhop_path::OutageModel;
 use skyhop_path::export::write_csv;
 use skyhop_path::import::{
-    ImportError, Imported, LeoemLogOptions, MeasuredOptions, ROUND_TRIP_FORMATS, parse_csv,
-    parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi,
-    parse_ping, parse_round_trips,
+    ImportError, Imported, LeoemLogOptions, MeasuredOptions, ROUND_TRIP_FORMATS, parse_atlas,
+    parse_csv, parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log,
+    parse_mahimahi, parse_ping, parse_round_trips,
 };
 use skyhop_units::{Duration, QuantityError};
 
+use crate::field_logs::ATLAS;
 use crate::leoem_log::LOG;
 use crate::measured::{IRTT, PING, THROUGHPUT, WINDOWS_PING};
 
@@ -51,6 +52,11 @@ fn pings() {
 #[test]
 fn irtt_logs() {
     Trial::of_text("irtt", [IRTT]).run(|bytes| check(parse_irtt(bytes, &options())));
+}
+
+#[test]
+fn atlas_results() {
+    Trial::of_text("atlas", [ATLAS]).run(|bytes| check(parse_atlas(bytes, &options())));
 }
 
 #[test]

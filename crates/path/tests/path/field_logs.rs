@@ -3,7 +3,7 @@
 
 use skyhop_model::PathEventKind;
 use skyhop_path::import::{
-    AccessDirection, Imported, MeasuredOptions, Outcome, parse_csv, parse_iperf3,
+    AccessDirection, Imported, MeasuredOptions, Outcome, parse_atlas, parse_csv, parse_iperf3,
     parse_iperf3_intervals, parse_irtt, parse_ping, parse_round_trips,
 };
 use skyhop_units::Duration;
@@ -232,7 +232,7 @@ fn what_a_tool_says_in_between_is_passed_over() {
                64 bytes from 192.0.2.1: icmp_seq=2 ttl=53 time=28.300 ms\n\
                64 bytes from 192.0.2.1: icmp_seq=3 ttl=5";
     let account = ping(log).account.to_string();
-    let expected = "2 answers, 1 lost, 3 s; 4 lines passed over, such as line 3: \"92 bytes from";
+    let expected = "2 answers, 1 lost, 3 s; 5 lines passed over, such as line 3: \"92 bytes from";
     assert!(account.starts_with(expected), "{account}");
 }
 
@@ -428,4 +428,262 @@ fn lost_probes_keep_about_their_times() {
         .map(|Outcome { at_ns, rtt, .. }| (at_ns / 1_000_000, rtt.is_some()))
         .collect();
     assert_eq!(plain, [(20, true), (1_000, false), (2_000, false), (3_020, true), (4_000, false)]);
+}
+
+#[test]
+fn damaged_lines_of_ping_are_passed_over_and_not_lost() {
+    let log: String = (1..=40)
+        .map(|sequence| match sequence {
+            // The machine lost its power here, and the clock was set back there.
+            11 => "64 bytes from a: icmp_seq=11 tt64 bytes from a: icmp_seq=12 ttl=56\n".to_owned(),
+            12 => "64 bytes from a: icmp_seq=12 ttl=56 time=-4 ms\n".to_owned(),
+            13 => "64 bytes from a: icmp_seq=13 ttl=56 time=0.000 ms\n".to_owned(),
+            14 => String::new(),
+            n => format!("64 bytes from a: icmp_seq={n} ttl=56 time=30 ms\n"),
+        })
+        .collect();
+    let account = ping(&log).account.to_string();
+    let expected = "36 answers, 1 lost, 40 s; 3 lines passed over, such as line 11: ";
+    assert!(account.starts_with(expected), "{account}");
+    let damaged = log.replace(" time=30 ms", "");
+    let error = parse_ping(damaged.as_bytes(), &options()).unwrap_err().to_string();
+    assert_eq!(error, "line 1: no time=… in it; is it truncated?");
+}
+
+#[test]
+fn a_run_that_begins_with_a_loss_is_a_run_too() {
+    let whole = |stamped: bool| -> String {
+        let stamp = |at_s: u64| if stamped { format!("[{at_s}.03] ") } else { String::new() };
+        let line = |begin_s: u64, n: u64| match n {
+            1 => "no answer yet for icmp_seq=1\n".to_owned(),
+            _ => format!("{}64 bytes from a: icmp_seq={n} ttl=5 time=30 ms\n", stamp(begin_s + n)),
+        };
+        let begins = [1_700_000_000, 1_700_000_060];
+        begins.iter().flat_map(|begin_s| (1..=10).map(move |n| line(*begin_s, n))).collect()
+    };
+    for stamped in [true, false] {
+        let account = ping(&whole(stamped)).account.to_string();
+        assert!(account.starts_with("18 answers, 1 lost, "), "{account}");
+        assert!(account.ends_with("2 runs of ping"), "{account}");
+    }
+}
+
+#[test]
+fn a_duplicate_begins_no_run_in_any_language() {
+    for mark in ["(DUP!)", "(¡DUPLICADO!)", "（重复！）"] {
+        let line = |n: u64, more: &str| format!("64 x a: icmp_seq={n} ttl=5 time=30 ms{more}\n");
+        let log = line(1, "") + &line(2, "") + &line(2, mark) + &line(3, "");
+        assert_eq!(ping(&log).account.to_string(), "3 answers, 0 lost, 3 s", "{mark}");
+    }
+}
+
+#[test]
+fn the_unit_of_a_round_trip_and_the_time_of_a_run_are_read_where_they_stand() {
+    let delay = |time: &str| {
+        let log = format!("64 bytes from a: icmp_seq=1 ttl=5 time={time}\n");
+        ping(&log).trace.frames[0].delay.unwrap()
+    };
+    assert_eq!(delay("30 ms"), Duration::from_millis(15));
+    assert_eq!(delay("30000 us"), Duration::from_millis(15));
+    assert_eq!(delay("0.030 s"), Duration::from_millis(15));
+    let span = |statistics: &str| {
+        let line = |n: u64| format!("64 x a: icmp_seq={n} ttl=5 time=30 ms\n");
+        let log: String = (1..=5).map(line).collect();
+        ping(&format!("{log}\n--- a ---\n{statistics}\n")).account.span
+    };
+    assert_eq!(span("6 packets, 5 received, 16% loss, time 1000ms"), Duration::from_millis(1_200));
+    assert_eq!(
+        span("6 paket, 5 al\u{131}nd\u{131}, %16 kay\u{131}p, süre 1000ms"),
+        Duration::from_millis(1_200)
+    );
+    assert_eq!(span("6 paket, 5 al\u{131}nd\u{131}, %16 kay\u{131}p"), Duration::from_secs(6));
+}
+
+#[test]
+fn times_before_the_lines_of_windows_are_read() {
+    let of = |stamps: [&str; 3], more: &str| {
+        let [first, second, third] = stamps;
+        let text = format!(
+            "{more}{first}Pinging 192.0.2.1 with 32 bytes of data:\n\
+             {first}Reply from 192.0.2.1: bytes=32 time=50ms TTL=56\n{second}Request timed out.\n\
+             {third}Reply from 192.0.2.1: bytes=32 time=50ms TTL=56\n{third}\n\
+             {third}Ping statistics for 192.0.2.1:\n"
+        );
+        let read = ping(&text);
+        let account = read.account.to_string();
+        assert!(account.starts_with("2 answers, 1 lost, 6 s"), "{text}{account}");
+        read.trace.header.start.map(|start| start.to_string())
+    };
+    let expected = Some("2026-05-27T11:23:27.950Z".to_owned());
+    for (day, half) in [("27.05.2026 ", ""), ("5/27/2026 ", " AM"), ("2026-05-27 ", "")] {
+        let stamp = |time: &str| format!("{day}{time}{half} - ");
+        let stamps = ["11:23:28", "11:23:30", "11:23:32"].map(stamp);
+        assert_eq!(of(stamps.each_ref().map(String::as_str), ""), expected, "{stamps:?}");
+    }
+    // The day and the month cannot be told apart: the times count without the date.
+    let unclear = ["05/06/2026 11:23:28 ", "05/06/2026 11:23:30 ", "05/06/2026 11:23:32 "];
+    assert_eq!(of(unclear, "C:\\Users\\a>ping 192.0.2.1\n\n"), None);
+}
+
+pub const ATLAS: &str = r#"[{"af":4,"dst_addr":"192.0.2.1","dst_name":"a","prb_id":7,"msm_id":1,"timestamp":1700000000,
+"type":"ping","sent":3,"result":[{"rtt":30.5},{"rtt":31},{"x":"*"}]},
+{"af":4,"dst_addr":"192.0.2.1","dst_name":"a","prb_id":7,"timestamp":1700000480,"type":"ping",
+"result":[{"rtt":30},{"dup":1,"rtt":31},{"rtt":30},{"rtt":30}]},
+{"af":4,"dst_addr":"192.0.2.1","dst_name":"a","prb_id":7,"timestamp":1700000240,"type":"ping",
+"result":[{"x":"*"},{"error":"sendto failed: Network is unreachable"},{"x":"*"}]},
+{"af":4,"dst_name":"a","dst_addr":"192.0.2.1","prb_id":7,"timestamp":1700000720,"type":"ping",
+"result":[{"error":"dns resolution failed"}]}]"#;
+
+fn atlas(text: &str) -> Result<Imported, String> {
+    parse_atlas(text.as_bytes(), &options()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn pings_of_atlas_are_read_as_an_array_and_by_line() {
+    let read = atlas(ATLAS).unwrap();
+    let account = read.account.to_string();
+    assert_eq!(
+        account,
+        "5 answers, 4 lost, 8.1 min; 4 results, 1 of them without packets"
+            .replace(", 1 of", "; 1 of")
+    );
+    assert_eq!(start(&read), "2023-11-14T22:13:20Z");
+    // The last packet of the first result and all of the second: the path is down until the third.
+    assert_eq!(events(&read), [(2_015, PathEventKind::Lost), (480_000, PathEventKind::Restored)]);
+    let lines = ATLAS.replace('\n', "").replace("},{\"af\"", "}\n{\"af\"");
+    let lines = lines.trim_start_matches('[').trim_end_matches(']');
+    assert_eq!(atlas(lines).unwrap(), read);
+    let cut = &lines[..lines.rfind("dns").unwrap()];
+    assert_eq!(atlas(cut).unwrap().account.notes, ["its last document is cut off", "3 results"]);
+    let lost: Vec<i64> = parse_round_trips(ATLAS.as_bytes(), "atlas")
+        .unwrap()
+        .outcomes
+        .iter()
+        .filter(|one| one.rtt.is_none())
+        .map(|one| one.at_ns / 1_000_000_000 - 1_700_000_000)
+        .collect();
+    assert!(lost.iter().all(|at_s| (2..=242).contains(at_s)) && lost.len() == 4, "{lost:?}");
+}
+
+#[test]
+fn a_file_of_atlas_is_of_one_probe_and_one_target() {
+    for (old, new, what) in [
+        (
+            "\"prb_id\":7,\"timestamp\":1700000480",
+            "\"prb_id\":8,\"timestamp\":1700000480",
+            "?probe_ids=7",
+        ),
+        (
+            "\"dst_name\":\"a\",\"prb_id\":7,\"timestamp\":1700000480",
+            "\"dst_name\":\"b\",\"prb_id\":7,\"timestamp\":1700000480",
+            "to b (IPv4)",
+        ),
+        ("\"type\":\"ping\",\"sent\"", "\"type\":\"traceroute\",\"sent\"", "skyhop dissect reads"),
+        ("\"rtt\":30.5", "\"rtt\":-1", "not between 0 and 60000 ms"),
+        ("\"timestamp\":1700000000", "\"timestamp\":-5", "not between 1970 and 2100"),
+        ("\"prb_id\":7,\"msm_id\"", "\"msm_id\"", "is not a result of RIPE Atlas: missing field"),
+    ] {
+        let error = atlas(&ATLAS.replace(old, new)).unwrap_err();
+        assert!(error.contains(what), "{error}");
+    }
+    assert!(atlas("[]").unwrap_err().contains("no result"));
+}
+
+/// Report of iperf3 with its settings and intervals.
+fn iperf3(begin_s: u32, settings: &str, intervals: &str) -> String {
+    format!(
+        "{{\"start\": {{\"timestamp\": {{\"timesecs\": {begin_s}}}, \"test_start\": {{{settings}}}}}, \
+         \"intervals\": [{intervals}]}}\n"
+    )
+}
+
+/// Interval of an iperf3 report.
+fn interval(begin: f64, end: f64, more: &str) -> String {
+    format!("{{\"sum\": {{\"start\": {begin}, \"end\": {end}, {more}}}}}")
+}
+
+fn begins_s(text: &str) -> Vec<f64> {
+    let read = parse_iperf3_intervals(text.as_bytes()).unwrap();
+    read.intervals.iter().map(|one| one.begin_ns as f64 / 1e9 - 1.7e9).collect()
+}
+
+#[test]
+fn intervals_of_iperf3_begin_after_the_omitted_ones_and_have_a_length() {
+    let rate = "\"bits_per_second\": 1e7";
+    let omitted = format!("{rate}, \"omitted\": true");
+    let rows = [interval(0.0, 1.0, &omitted), interval(1.0, 2.0, &omitted)].join(",");
+    let later = [interval(0.0, 1.0, rate), interval(1.0, 2.0, rate)].join(",");
+    // The clock of iperf3 begins again at 0.
+    assert_eq!(begins_s(&iperf3(1_700_000_000, "", &format!("{rows},{later}"))), [2.0, 3.0]);
+    let goes_on = interval(2.0, 3.0, rate);
+    assert_eq!(begins_s(&iperf3(1_700_000_000, "", &format!("{rows},{goes_on}"))), [2.0]);
+    // A last interval of microseconds, one without a length, and one without a sum.
+    let short = [
+        interval(2.0, 2.000_1, "\"bits_per_second\": 9e9"),
+        interval(2.0, 2.0, "\"bits_per_second\": null"),
+        "{\"streams\": []}".to_owned(),
+    ];
+    let text = iperf3(1_700_000_000, "", &format!("{later},{}", short.join(",")));
+    assert_eq!(begins_s(&text), [0.0, 1.0]);
+    let notes = parse_iperf3_intervals(text.as_bytes()).unwrap().account.notes;
+    assert_eq!(notes, ["1 too short for a rate"]);
+}
+
+#[test]
+fn a_test_that_failed_leaves_the_other_reports() {
+    let good = iperf3(1_700_000_000, "", &interval(0.0, 1.0, "\"bits_per_second\": 1e7"));
+    let failed = "{\"start\": {}, \"intervals\": [], \"error\": \"unable to connect\"}\n";
+    let read = parse_iperf3_intervals(format!("{good}{failed}").as_bytes()).unwrap();
+    assert_eq!(read.account.notes, ["2 reports", "1 of them did not measure: unable to connect"]);
+    let array = format!("[{},{}]", good.trim_end(), failed.trim_end());
+    assert_eq!(parse_iperf3_intervals(array.as_bytes()).unwrap(), read);
+    let error = parse_iperf3_intervals(failed.as_bytes()).unwrap_err().to_string();
+    assert_eq!(error, "iperf3 did not measure: unable to connect");
+}
+
+#[test]
+fn two_tests_at_the_same_time_are_no_rate_of_the_link() {
+    let rows: Vec<String> = (0..10)
+        .map(|n| interval(f64::from(n), f64::from(n) + 1.0, "\"bits_per_second\": 1e7"))
+        .collect();
+    let test = |begin_s, settings| iperf3(begin_s, settings, &rows.join(","));
+    let both = |settings| {
+        let text = test(1_700_000_000, "\"reverse\": 0") + &test(1_700_000_003, settings);
+        parse_iperf3_intervals(text.as_bytes()).map(|read| read.intervals.len())
+    };
+    let error = both("\"reverse\": 0").unwrap_err().to_string();
+    assert!(error.contains("one direction at the same time"), "{error}");
+    assert_eq!(both("\"reverse\": 1").unwrap(), 20);
+    let apart = test(1_700_000_000, "") + &test(1_700_003_600, "");
+    let read = parse_iperf3(apart.as_bytes(), &options()).unwrap();
+    assert!(read.account.to_string().contains("between two reports the last rate holds"));
+}
+
+#[test]
+fn a_limited_rate_is_said_to_be_one() {
+    let row = interval(0.0, 1.0, "\"bits_per_second\": 1e7, \"sender\": false");
+    let note = |settings: &str, end: &str| {
+        let text = iperf3(1_700_000_000, settings, &row).replace("]}\n", &format!("]{end}}}\n"));
+        parse_iperf3_intervals(text.as_bytes()).unwrap().account.notes.join("; ")
+    };
+    let tcp = "\"protocol\": \"TCP\", \"num_streams\": 4, \"target_bitrate\": 2500000";
+    assert_eq!(note(tcp, ""), "limited to 10 Mbit/s by -b: the link may carry more");
+    let udp = "\"protocol\": \"UDP\", \"reverse\": 1, \"target_bitrate\": 10000000";
+    let lost = |percent: f64| {
+        format!(", \"end\": {{\"sum\": {{\"bits_per_second\": 1e7, \"lost_percent\": {percent}}}}}")
+    };
+    assert!(note(udp, &lost(0.0)).starts_with("limited to 10 Mbit/s"));
+    assert_eq!(note(udp, &lost(20.0)), "");
+}
+
+#[test]
+fn the_two_directions_of_a_bidirectional_udp_test_have_their_own_totals() {
+    let row = "{\"sum\": {\"start\": 0, \"end\": 1, \"bits_per_second\": 5e7, \"sender\": true}, \
+               \"sum_bidir_reverse\": {\"start\": 0, \"end\": 1, \"bits_per_second\": 9e7, \"sender\": true}}";
+    let end = ", \"end\": {\"sum_received\": {\"bits_per_second\": 1e7}, \
+               \"sum_bidir_reverse\": {\"bits_per_second\": 9e7, \"lost_percent\": -5}}";
+    let text = iperf3(1_700_000_000, "\"protocol\": \"UDP\"", row);
+    let text = text.replace("]}\n", &format!("]{end}}}\n"));
+    let read = parse_iperf3_intervals(text.as_bytes()).unwrap();
+    assert_eq!((read.intervals[0].up_bps, read.intervals[0].down_bps), (Some(1e7), Some(9e7)));
 }

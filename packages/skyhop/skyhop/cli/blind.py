@@ -18,8 +18,8 @@ between arrivals and as steps of the round-trip time. The offset refers to the l
 a log in UTC, to 1970. Three minutes of dense traffic are enough, or ten minutes of ten round trips
 per second.
 
-Formats: ping (output of ping -D), irtt, csv (unix_ns,rtt_ms), pcap and pcapng (of which the busiest
-conversation is used); each plain or gzipped.
+Formats: ping (output of ping -D), irtt, atlas (RIPE Atlas), csv (unix_ns,rtt_ms), pcap and pcapng
+(of which the busiest conversation is used); each plain or gzipped.
 
 Examples:
 
@@ -56,6 +56,10 @@ def blind(
     found = _core.estimate_blindly(str(log), log_format, period)
     if found.cut_after is not None:
         print_note(f"{log}: ends in the middle of a packet; {found.cut_after:,} packets before it")
+    elif found.is_cut:
+        print_note(
+            f"{log}: the compressed file ends early: what stands whole before its end counts"
+        )
     if as_json:
         print(
             json.dumps(

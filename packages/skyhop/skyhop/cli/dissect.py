@@ -21,8 +21,9 @@ HELP = """\
 Split the latency of a route into segments: host to terminal (S1), bent pipe (S2), ground network of
 the operator (S3 to S5), Internet (S6).
 
-Files are output of traceroute -n (any number of traces one after the other), of mtr --json -n, or
-scamper traces as JSON; all from one host to one destination. skyhop docs telemetry has the method.
+Files are output of traceroute -n or Windows' tracert -d (any number of traces one after the other),
+of mtr --json -n, or traces of scamper or RIPE Atlas as JSON; all from one host to one destination.
+skyhop docs telemetry has the method.
 
 Examples:
 
@@ -70,7 +71,11 @@ def dissect(
     from skyhop.analysis import dissection
 
     table = None if prefixes is None else dissection.read_prefixes(prefixes)
-    found = dissection.dissect([t for file in files for t in read_traces(file)], table, seed)
+    notes: list[str] = []
+    traces = [trace for file in files for trace in read_traces(file, notes)]
+    found = dissection.dissect(traces, table, seed)
+    for note in notes:
+        print_note(note)
     if as_json:
         print(json.dumps(_document(found), indent=2, ensure_ascii=False))
     else:

@@ -205,7 +205,8 @@ def import_path(
 
     Args:
         file: the log, plain or gzipped.
-        format: format of the log: "leoem", "ping", "irtt", "csv", "iperf3", "mahimahi" or "leocc";
+        format: format of the log: "leoem", "ping", "irtt", "atlas", "csv",
+                "iperf3", "mahimahi" or "leocc";
             recognised if not given.
         from_: the end that sent the packets or probes: a site, a city, or "lat,lon".
         to: the other end.

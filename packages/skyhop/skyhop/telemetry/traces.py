@@ -1,14 +1,14 @@
-"""Reading of traced routes: output of traceroute, of `mtr --json`, and scamper's JSON.
+"""Reading of traced routes: traceroute, tracert, `mtr --json`, JSON of scamper and RIPE Atlas.
 
 A file may hold any number of traces, one after another; between traces of traceroute, other lines
 are ignored, and so are times before the lines. Hops need numeric addresses (`traceroute -n`,
-`mtr -n`), or have them in brackets after the name.
+`tracert -d`, `mtr -n`), or have them in brackets after the name. tracert is read in any language: a
+trace begins with its hop 1, and the lines before name the destination.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 import re
 import statistics
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.telemetry.importers.input_file import InputFile, Options, read_input
+from skyhop.telemetry.importers.input_file import InputFile, Options, documents, read_input
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -30,6 +30,11 @@ _BEFORE = re.compile(
 """Time that another program, such as ts(1), puts before a line."""
 _HOP = re.compile(r"\s*(\d{1,3})\s+(?=\S)(.*)")
 _TIME = re.compile(r"(\S+)\s*ms\b")
+_TRACERT_PROBE = r"\s+(?:(<?\d+)\s+[^\W\d_]{1,8}|\*)"
+_TRACERT_HOP = re.compile(rf"\s*(\d{{1,3}}){_TRACERT_PROBE * 3}\s+(\S.*)")
+"""Hop of tracert: three round trips in ms, a unit in any language, then the router or words."""
+_BELOW_ONE_MS = 0.5
+"""Round trip that stands for "<1 ms"."""
 _BRACKETS = re.compile(r"\(([^)]+)\)")
 _MOST_HOPS = 255
 _LONGEST_MS = 1e6
@@ -55,8 +60,12 @@ class Trace:
     hops: tuple[Hop, ...]
 
 
-def read_traces(file: Path) -> list[Trace]:
+def read_traces(file: Path, notes: list[str] | None = None) -> list[Trace]:
     """Return the traces of a file, plain or gzipped, in the file's order.
+
+    Args:
+        file: the file.
+        notes: list to which a line is added if a part of the file was left.
 
     Raises:
         InputError: the file cannot be read, or holds no trace.
@@ -65,12 +74,14 @@ def read_traces(file: Path) -> list[Trace]:
     if source.lines[0].lstrip()[:1] in ("{", "["):
         traces = list(_parse_json(source))
     else:
-        traces = list(_parse_traceroute(source))
+        traces = list(_parse_traceroute(source)) or list(_parse_tracert(source))
     if not traces:
         raise InputError(
-            f"{file}: holds no trace: expected what traceroute prints, mtr --json, or scamper's "
-            "traces as JSON"
+            f"{file}: holds no trace: expected what traceroute or tracert prints, mtr --json, or "
+            "traces of scamper or RIPE Atlas as JSON"
         )
+    if notes is not None and source.account:
+        notes.append(f"{file}: {source.account}")
     return traces
 
 
@@ -92,6 +103,43 @@ def _parse_traceroute(source: InputFile) -> Iterator[Trace]:
             hops.append(_hop(source, number, distance, found[2]))
     if hops is not None:
         yield Trace(destination, tuple(hops))
+
+
+def _parse_tracert(source: InputFile) -> Iterator[Trace]:
+    destination: Address | None = None
+    hops: list[Hop] = []
+    for number, written in enumerate(source.lines, 1):
+        line = _without_time(written)[:_LONGEST_LINE]
+        if found := _TRACERT_HOP.fullmatch(line):
+            distance = int(found[1])
+            if distance == 1 and hops:
+                yield Trace(destination or hops[-1].address, tuple(hops))
+                hops = []
+            if not (hops[-1].distance if hops else 0) < distance <= _MOST_HOPS:
+                raise source.wrong(number, f"hop {distance} is out of order")
+            hops.append(_tracert_hop(source, number, found))
+        elif (address := _first_address(line)) is not None:
+            # A header: "Tracing route to dns.google [8.8.8.8]".
+            if hops:
+                yield Trace(destination, tuple(hops))
+            destination, hops = address, []
+    if hops:
+        yield Trace(destination, tuple(hops))
+
+
+def _tracert_hop(source: InputFile, number: int, found: re.Match[str]) -> Hop:
+    times = [
+        _BELOW_ONE_MS if text.startswith("<") else float(text)
+        for text in found.group(2, 3, 4)
+        if text is not None
+    ]
+    distance = int(found[1])
+    if not times:
+        return Hop(distance, None, None)
+    address = _first_address(found[5])
+    if address is None:
+        raise source.wrong(number, "names no address: run tracert -d")
+    return Hop(distance, address, _median(source, number, times))
 
 
 def _without_time(line: str) -> str:
@@ -127,7 +175,7 @@ def _median(source: InputFile, number: int, times: Sequence[float]) -> float:
 
 def _first_address(text: str) -> Address | None:
     found = [_address(inner) for inner in _BRACKETS.findall(text)]
-    found += [_address(word) for word in text.split()]
+    found += [_address(word.rstrip(".,")) for word in text.split()]
     return next((address for address in found if address is not None), None)
 
 
@@ -139,7 +187,7 @@ def _address(text: object) -> Address | None:
 
 
 def _parse_json(source: InputFile) -> Iterator[Trace]:
-    for number, found in enumerate(_documents(source), 1):
+    for number, found in enumerate(documents(source), 1):
         if not isinstance(found, dict):
             raise _unlike(source, number)
         try:
@@ -147,22 +195,10 @@ def _parse_json(source: InputFile) -> Iterator[Trace]:
                 yield _parse_mtr(source, number, found["report"])
             elif found.get("type") == "trace":
                 yield _parse_scamper(source, number, found)
+            elif "prb_id" in found:
+                yield from _parse_atlas(source, number, found)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise _unlike(source, number) from None
-
-
-def _documents(source: InputFile) -> Iterator[Any]:
-    """Yield the JSON documents of the file, one after another; of a list, yield its elements."""
-    text, at, decoder = "\n".join(source.lines), 0, json.JSONDecoder()
-    while at < len(text):
-        try:
-            found, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            line = text.count("\n", 0, at) + 1
-            raise source.wrong(line, "is not JSON of whole documents") from None
-        yield from found if isinstance(found, list) else [found]
-        while at < len(text) and text[at] in " \t\n\r,":
-            at += 1
 
 
 def _parse_mtr(source: InputFile, number: int, report: Any) -> Trace:
@@ -195,7 +231,28 @@ def _parse_scamper(source: InputFile, number: int, trace: Any) -> Trace:
     return Trace(_address(trace["dst"]), tuple(hops))
 
 
+def _parse_atlas(source: InputFile, number: int, result: Any) -> Iterator[Trace]:
+    if result["type"] != "traceroute":
+        raise InputError(
+            f"{source.file}: holds results of RIPE Atlas of type {str(result['type'])[:40]}: "
+            "expected traceroute (skyhop path import reads ping)"
+        )
+    hops: dict[int, Hop] = {}
+    for hop in result.get("result", []):
+        # A probe that cannot send has an error in place of hops, and hop 255 is the end of silence.
+        distance = int(hop.get("hop", 0))
+        if 0 < distance < _MOST_HOPS:
+            packets = [one for one in hop.get("result", []) if "rtt" in one and "late" not in one]
+            hops[distance] = Hop(distance, None, None)
+            if packets:
+                rtt_ms = _median(source, number, [float(one["rtt"]) for one in packets])
+                hops[distance] = Hop(distance, _address(packets[0]["from"]), rtt_ms)
+    if hops:
+        yield Trace(_address(result.get("dst_addr")), tuple(hops[one] for one in sorted(hops)))
+
+
 def _unlike(source: InputFile, number: int) -> InputError:
     return InputError(
-        f"{source.file}: document {number} is neither mtr --json nor a trace of scamper's"
+        f"{source.file}: document {number} is neither mtr --json nor a trace of scamper or RIPE "
+        "Atlas"
     )

@@ -12,7 +12,7 @@ from skyhop.cli.figures import Footer, Height, PanelName, Plot, Width, figure_fi
 from skyhop.cli.path.output import Output, finish
 from skyhop.cli.terminal import print_note
 
-FORMATS = ("leoem", "ping", "irtt", "csv", "iperf3", "mahimahi", "leocc")
+FORMATS = ("leoem", "ping", "irtt", "atlas", "csv", "iperf3", "mahimahi", "leocc")
 HELP = """\
 Convert another tool's log or measurement to a path file. skyhop docs measured-paths has the
 formats and the rules.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 _SHARED = "input_file"
+_TIMED_ROW = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?,.*,.*,")
+"""Row of a table whose first cell is a time, where names of columns belong."""
 _LONGEST_HEAD = 200
 """Largest number of characters of a file's first line that an error shows."""
 
@@ -61,6 +64,11 @@ def detect_format(source: InputFile) -> Importer:
     for importer in formats().values():
         if importer.matches(source):
             return importer
+    if _TIMED_ROW.match(source.lines[0]):
+        raise InputError(
+            f"{source.file}: has no names of columns in its first line: write the file with them "
+            "(starlink-grpc-tools: dish_grpc_text.py -H), or add that line"
+        )
     raise InputError(
         f"{source.file}: is of no known format: give one of {', '.join(formats())} with --format"
     )

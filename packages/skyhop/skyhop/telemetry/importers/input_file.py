@@ -32,6 +32,10 @@ _LARGEST = 1e30
 """Largest accepted number: above all measurements, and finite after any conversion of units."""
 _KIND_BYTES = 300
 """Number of bytes from which the core tells the kind of a file."""
+_PIECE = 1 << 16
+"""Number of bytes that are decompressed at a time, so that a cut loses only what follows it."""
+_JSON = re.compile(r"\s*\[?\s*\{")
+_CUT = "the compressed file ends early"
 _HEAD = 5
 """Number of lines at the beginning of a file by which its format is recognised."""
 _NULLS = frozenset({"", "-", "null", "none", "nan", "na", "n/a"})
@@ -68,9 +72,14 @@ class InputFile:
     used: set[str] = field(default_factory=set, compare=False)
 
     @property
+    def text(self) -> str:
+        """Text of the file."""
+        return "\n".join(self.lines)
+
+    @property
     def content(self) -> bytes:
         """Text of the file in UTF-8."""
-        return "\n".join(self.lines).encode()
+        return self.text.encode()
 
     @property
     def log_format(self) -> str:
@@ -325,17 +334,35 @@ def read_probes(source: InputFile, log_format: str) -> tuple[list[Probe], bool]:
 
 
 def documents(source: InputFile) -> list[Any]:
-    """Return the JSON documents of a file, to which a program may have appended.
+    """Return the JSON documents of a file, one after another; of a list, its items.
+
+    The last of several may be cut off: a note of the file says so.
 
     Raises:
-        ValueError: the file is not JSON.
+        InputError: the file is not JSON.
     """
-    text, decoder, found, at = "\n".join(source.lines), json.JSONDecoder(), [], 0
+    text, decoder = source.text, json.JSONDecoder()
+    found: list[Any] = []
+    at = _after_separators(text, 0)
     while at < len(text):
-        document, end = decoder.raw_decode(text, at)
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            if found and text.count("{", at) > text.count("}", at):
+                source.notes.append("its last document is cut off")
+                break
+            line = text.count("\n", 0, at) + 1
+            raise source.wrong(line, "is not JSON of whole documents") from None
         found.append(document)
-        at = len(text) - len(text[end:].lstrip())
+        at = _after_separators(text, end)
     return found
+
+
+def _after_separators(text: str, at: int) -> int:
+    """Return the place of the next document of a text."""
+    while at < len(text) and text[at] in " \t\n\r,[]":
+        at += 1
+    return at
 
 
 def read_input(file: Path, options: Options) -> InputFile:
@@ -344,28 +371,52 @@ def read_input(file: Path, options: Options) -> InputFile:
     Raises:
         InputError: the file cannot be read, is not text, is empty or too large.
     """
-    text = _text_of(file, _content_of(file))
+    content, is_cut = _content_of(file)
+    text = _text_of(file, content)
     lines = text.replace("\r\n", "\n").split("\n")
+    # JSON may be a single line, and its readers leave out a document that is cut.
+    if is_cut and not _JSON.match(text):
+        lines.pop()
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise InputError(f"{file}: is empty")
-    return InputFile(file, lines, options)
+        raise InputError(f"{file}: {_CUT}, before a whole line" if is_cut else f"{file}: is empty")
+    return InputFile(
+        file, lines, options, [f"{_CUT}: what stands whole before its end counts"] * is_cut
+    )
 
 
-def _content_of(file: Path) -> bytes:
+def _content_of(file: Path) -> tuple[bytes, bool]:
+    """Return the content of a file, and whether the end of a compressed one is missing."""
+    is_cut = False
     try:
         with _standard_input() if str(file) == "-" else file.open("rb") as raw:
             content = raw.read(MOST_BYTES + 1)
         if content.startswith(b"\x1f\x8b"):
-            with gzip.open(io.BytesIO(content)) as stream:
-                content = stream.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
+            content, is_cut = _decompressed(content)
+    except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or "is damaged gzip data"
         raise InputError(f"{file}: cannot read it: {why}") from None
     if len(content) > MOST_BYTES:
         raise InputError(f"{file}: is larger than {MOST_BYTES >> 20} MB: split it")
-    return content
+    return content, is_cut
+
+
+def _decompressed(content: bytes) -> tuple[bytes, bool]:
+    """Decompress gzip data, and return whether its end is missing."""
+    pieces: list[bytes] = []
+    size = 0
+    with gzip.open(io.BytesIO(content)) as stream:
+        while size <= MOST_BYTES:
+            try:
+                piece = stream.read1(_PIECE)
+            except EOFError:
+                return b"".join(pieces), True
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces), False
 
 
 @cache

@@ -148,9 +148,11 @@ report_missing() {
 
 check_rust() {
     command -v cargo >/dev/null || [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
-    command -v cargo >/dev/null || fail "missing a Rust toolchain (1.89 or newer): install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
+    local how="install one with rustup, or 'sudo apt-get install rustup && rustup default stable'"
+    command -v cargo >/dev/null || fail "missing a Rust toolchain (1.89 or newer): $how"
+    command -v rustup >/dev/null && how="run 'rustup update'"
     cargo --version | awk '{split($2, v, "."); exit !(v[1] > 1 || v[2] >= 89)}' \
-        || fail "$(cargo --version) is too old: skyhop needs Rust 1.89 or newer; run 'rustup update'"
+        || fail "$(cargo --version) is too old: skyhop needs Rust 1.89 or newer; $how"
 }
 
 # Creates the virtual environment with the locked uv, the only package that pip installs.

@@ -209,10 +209,9 @@ def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
         (b"", "x.log: "),
         (b"<!DOCTYPE html><html><body>404</body></html>\n", "x.log: line 1: "),
         (b"\xff\xfe\x00\x01", "x.log: line 1: "),
-        (gzip.compress(b"1700000000000000000,20.5\n" * 10_000)[:-200], "x.log: line "),
         (b"1700000000000000000,nan\n", "x.log: line 1: "),
     ],
-    ids=["empty", "html", "binary", "truncated gzip", "NaN"],
+    ids=["empty", "html", "binary", "NaN"],
 )
 def test_files_of_another_format_are_refused(
     tmp_path: Path, log_format: str, content: bytes, expected: str

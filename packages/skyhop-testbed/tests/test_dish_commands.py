@@ -85,7 +85,7 @@ def test_watching_prints_a_line_a_second_until_ctrl_c(emulated: str) -> None:
     finally:
         watch.kill()
     assert (watch.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
-    assert samples[1][TIME] > samples[0][TIME]
+    assert samples[1][TIME] >= samples[0][TIME], "equal only where the first answer was late"
 
 
 @pytest.mark.integration

@@ -457,7 +457,7 @@ def test_one_panel_of_a_run_is_a_figure(runs: Path, panel: str) -> None:
     figure = run_figure(record, width="one-column", panel=panel)
     labels = [axes.get_ylabel().split("\n")[0] for axes in figure.axes]
     assert [label for label in labels if label] == [panel]
-    with pytest.raises(InputError, match='no panel "srttt": choose one of goodput, srtt'):
+    with pytest.raises(InputError, match=r'no panel "srttt" \(did you mean srtt\?\)'):
         run_figure(record, panel="srttt")
 
 

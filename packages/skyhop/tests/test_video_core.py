@@ -143,7 +143,7 @@ def test_films_are_read_from_files(tmp_path: Path) -> None:
         (lambda _: steady(0.0), "its rate is 0 bit/s throughout, so that nothing ever arrives"),
         (
             lambda film: _core.Player(film, "bolla", LINEAR),
-            'unknown controller "bolla"; expected rate,',
+            'unknown controller "bolla" (did you mean bola?); expected rate,',
         ),
         (lambda film: _core.Player(film, '{"kind": "bba", "x": 1}', LINEAR), "unknown field `x`"),
         (lambda film: _core.Player(film, "bba", "linear"), 'unknown QoE "linear"; expected'),

@@ -237,7 +237,6 @@ def watch(
     alarm = _alarm(when, run, cooldown)
     with until_signal(), _dish(address, timeout) as dish:
         recorder = None if record is None else _Recorder(record, node, dish)
-        last_ns = 0
         try:
             for second in _seconds(count):
                 sample = _sample_or_none(dish, second)
@@ -245,10 +244,6 @@ def watch(
                     if alarm is not None:
                         alarm.add_unanswered(time.time_ns())
                     continue
-                # A late answer has the time of the next one.
-                if (now_ns := int(sample["time_ns"] or 0)) <= last_ns:
-                    continue
-                last_ns = now_ns
                 if recorder is not None:
                     recorder.add(sample, second)
                 print(json.dumps(sample) if as_json else _line(sample), flush=True)

@@ -159,9 +159,12 @@ class OwnModules:
         place = next((i for i, f in enumerate(sys.meta_path) if f is PathFinder), 0)
         sys.meta_path.insert(place, self)
         importlib.invalidate_caches()
+        # A module that the code loads by its path has another loader, which would write bytecode.
+        writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             yield
         finally:
+            sys.dont_write_bytecode = writes_none
             sys.meta_path.remove(self)
             own = {name: module for name, module in sys.modules.items() if self._has(module)}
             self._modules.update(own)

@@ -253,7 +253,7 @@ def _check_nothing_is_left(made: Machine) -> None:
         agent.end(signal.SIGTERM)
         # A starting agent deletes the files that have expired.
         agent.start()
-        keeps = lambda agent=agent: [*(agent.state / "runs").iterdir()]  # noqa: E731
+        keeps = lambda agent=agent: [*(agent.state / "runs").glob("[!.]*")]  # noqa: E731
         wait_for(lambda keeps=keeps: not keeps(), 120, lambda keeps=keeps: f"{keeps()}\n{made.log}")
         agent.end(signal.SIGTERM)
     assert processes_about(str(made.directory / "a"), f"127.0.0.1/{made.sink.port}") == []

@@ -312,8 +312,10 @@ class AgentProcess:
     def start(self) -> None:
         """Start the agent, or restart it."""
         script = (
+            "import logging\n"
             "from pathlib import Path\n"
             "from skyhop_testbed.agent.service import Options, run_agent\n"
+            "logging.basicConfig(level=logging.INFO)\n"
             f"options = Options(**{self._options!r})\n"
             f"run_agent(Path({str(self.state)!r}), options=options)\n"
         ).replace("PosixPath(", "Path(")

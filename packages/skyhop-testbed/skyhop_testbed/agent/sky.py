@@ -113,19 +113,16 @@ def _file(elements: str, notes: list[str]) -> str:
 
     A URL is downloaded to a local copy.
     """
-    from skyhop.data.downloads import cached_file, download, is_address
+    from skyhop.data.downloads import download, is_address
 
     if not is_address(elements):
         return elements
-    try:
-        return str(download(elements, _DOWNLOADED_EVERY_S))
-    except InputError as error:
-        copy = cached_file(elements)
-        if not copy.is_file():
-            raise
-        # The download failed; the older copy serves until its element sets are too old.
-        notes.append(f"{error}; the older copy is used")
-        return str(copy)
+
+    def on_old_copy(reason: str) -> None:
+        # It serves until its element sets are too old.
+        notes.append(f"{reason}; the older copy is used")
+
+    return str(download(elements, _DOWNLOADED_EVERY_S, on_old_copy))
 
 
 # --- rows from the path of an emulated link ---

@@ -20,6 +20,7 @@ from skyhop.errors import InputError, RunError
 
 if TYPE_CHECKING:
     import urllib.error
+    from collections.abc import Callable
 
 FRESH_S = 2 * 3600.0
 """Largest age in s at which a copy is used again."""
@@ -61,15 +62,19 @@ def cached_file(address: str) -> Path:
     return cache_directory() / f"{name}.elements"
 
 
-def download(address: str, fresh_s: float = FRESH_S) -> Path:
+def download(
+    address: str, fresh_s: float = FRESH_S, on_old_copy: Callable[[str], None] | None = None
+) -> Path:
     """Return the local copy of a file, downloading it if the copy is missing or too old.
 
-    If the download fails, the old copy is used, and a note on standard error says why. The failure
-    is remembered: for `RETRY_S`, further calls answer without a question to the server.
+    If the download fails, the old copy is used. The failure is remembered: for `RETRY_S`, further
+    calls answer without a question to the server.
 
     Args:
         address: address of the file.
         fresh_s: largest age in s at which the copy is used again.
+        on_old_copy: called with the reason if the old copy is used; by default a note on standard
+            error says it.
 
     Raises:
         InputError: there is no copy, and the address cannot be reached or answers with an error.
@@ -79,8 +84,8 @@ def download(address: str, fresh_s: float = FRESH_S) -> Path:
     if copy.is_file() and time.time() - copy.stat().st_mtime < fresh_s:
         return copy
     failure = copy.with_suffix(".failure")
-    message = _recent_failure(failure)
-    if message is None:
+    message, until = _recent_failure(failure) or ("", "")
+    if not message:
         try:
             content = _fetch(address)
         except InputError as error:
@@ -91,13 +96,16 @@ def download(address: str, fresh_s: float = FRESH_S) -> Path:
             failure.unlink(missing_ok=True)
             return copy
     if not copy.is_file():
-        raise InputError(message)
-    _note_old_copy(copy, message)
+        raise InputError(message + until)
+    if on_old_copy is not None:
+        on_old_copy(message)
+    else:
+        _note_old_copy(copy, message + until)
     return copy
 
 
-def _recent_failure(failure: Path) -> str | None:
-    """Return the message of a download that failed less than `RETRY_S` ago; None if none did."""
+def _recent_failure(failure: Path) -> tuple[str, str] | None:
+    """Return why a download failed less than `RETRY_S` ago, and until when that counts."""
     try:
         age_s = time.time() - failure.stat().st_mtime
         if not 0 <= age_s < RETRY_S:
@@ -106,7 +114,7 @@ def _recent_failure(failure: Path) -> str | None:
     except OSError:
         return None
     wait_min = max(1, round((RETRY_S - age_s) / 60))
-    return f"{message}; skyhop asks again in {wait_min} min (or remove {failure})"
+    return message, f"; skyhop asks again in {wait_min} min (or remove {failure})"
 
 
 def _note_old_copy(copy: Path, message: str) -> None:

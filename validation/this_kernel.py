@@ -6,6 +6,7 @@ the fixed path; with fewer and shorter runs it is faster.
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -129,6 +130,39 @@ def fixed_rows(
         cells = [cc, device, what, *values, percent(difference), *judged]
         rows.append([*cells, ", ".join(lateness), f"{cpu_s:.1f}", late])
     return rows
+
+
+# --- BBR over a simulated link that stalls, as a live link does whose thread is late ---
+
+STALLS_MS = (1, 3)
+STALLS_PER_S = (1, 3, 10)
+AFTER_START_NS = 2_000_000_000
+
+
+def stalls_table(executor: Executor) -> str:
+    """Return the table: BBR's goodput, srtt and pacing rate per length and number of stalls."""
+    cases = [(0, 0), *((ms, per_s) for ms in STALLS_MS for per_s in STALLS_PER_S)]
+    rows = list(executor.map(_stalls_row, *zip(*cases, strict=True)))
+    head = ("stalls", "goodput (Mbit/s)", "mean srtt (ms)", "highest pacing rate (Mbit/s)")
+    return table(head, rows)
+
+
+def _stalls_row(stall_ms: int, per_s: int) -> list[object]:
+    """Simulate BBR; at random times the path releases nothing for `stall_ms`, and then all."""
+    chance, at_s, changes = random.Random(1), 0.5, []
+    while per_s and at_s < 59:  # noqa: PLR2004 (the run's last second)
+        # A delay of twice the stall's length, for its length, holds back as much as a stall.
+        changes.append({"at": f"{at_s:.6f} s", "rtt": f"{40 + 2 * stall_ms} ms"})
+        changes.append({"at": f"{at_s + stall_ms / 1e3:.6f} s", "rtt": "40 ms"})
+        at_s += stall_ms / 1e3 + 0.001 + chance.expovariate(per_s)
+    run = skyhop.sim({**fixed_path("bbr", 1), "change": changes})
+    flow, later = run.summary["flows"][0], run.flows.filter(run.flows["t_ns"] > AFTER_START_NS)
+    return [
+        f"{per_s} of {stall_ms} ms per second" if per_s else "none",
+        f"{flow['goodput_bps'] / 1e6:.1f}",
+        f"{flow['srtt_mean_us'] / 1e3:.1f}",
+        f"{later['pacing_rate_bps'].max() / 1e6:.1f}",
+    ]
 
 
 # --- a CUBIC flow and a probe, against what the path schedules ---

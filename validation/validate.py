@@ -108,6 +108,7 @@ def values(executor: Executor) -> dict[str, object]:
         "not_modelled": on_linux(not_modelled),
         "satcp": lambda: leoem.satcp_table(executor),
         "fixed": lambda: this_kernel.fixed_table(executor),
+        "stalls": lambda: this_kernel.stalls_table(executor),
         "orbit": orbit,
         "costs": kernel.costs,
         "orbits": lambda: pages.table_of([calls.orbit_row(relay) for relay in calls.LEOEM_S]),

@@ -1,8 +1,7 @@
-"""Comparison of simulator, Linux in virtual time (see `linux guests`) and live runs."""
+"""Comparison of the simulator with Linux in virtual time (see `linux guests`)."""
 
 from __future__ import annotations
 
-import platform
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -62,20 +61,13 @@ def table(executor: Executor) -> str:
     of_kernels = {
         kernel.name: recorded.summary(recorded.GENERATED / kernel.name) for kernel in found
     }
-    live = recorded.summary(guests.live())
     head = ["scenario", "simulator", *(f"Linux {kernel.release}" for kernel in found)]
-    head += [f"live, Linux {platform.release()}", f"simulator against {reference.name}"]
-    head.append(f"the others against {reference.name}, at most")
+    head.append(f"simulator against {reference.name}")
     rows = []
     for name, (run,) in simulated.items():
         ours, theirs = run.flows[0], of_kernels[reference.name][name]["flows"][0]
-        others = [of[name]["flows"][0] for of in (*of_kernels.values(), live)]
-        apart = [differences(flow, theirs) for flow in others]
-        cells = [name, *map(cell, (ours, *others)), percents(differences(ours, theirs))]
-        if live[name]["is_late"]:
-            cells[-2] += " (late)"
-        cells.append(percents(tuple(max(part, key=abs) for part in zip(*apart, strict=True))))
-        rows.append(cells)
+        others = [of[name]["flows"][0] for of in of_kernels.values()]
+        rows.append([name, *map(cell, (ours, *others)), percents(differences(ours, theirs))])
     return pages.table(head, rows)
 
 

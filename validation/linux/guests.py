@@ -26,15 +26,12 @@ from skyhop.engines import Observer
 from skyhop.errors import InputError
 from skyhop.linux import Kernel, find
 from skyhop.linux import run as in_guest
-from validation import this_kernel
 from validation.linux import recorded, short
 from validation.linux.chance import starts
-from validation.linux.scenarios import LINUX_OWN, Scenario, is_certain, scenario
+from validation.linux.scenarios import LINUX_OWN, Scenario, scenario
 from validation.linux.short import Runner
 
 AT_A_TIME = 2
-LIVE = "live"
-"""Name of the folder with results of this machine's own kernel."""
 FLOW = ("goodput_bps", "retransmits", "srtt_mean_us", "cwnd_mean_packets")
 QUIET = Observer(run=ignore_progress)
 
@@ -104,21 +101,6 @@ def disciplines(kernel: Kernel) -> None:
     file.write_text(json.dumps(found, indent=1), "utf-8")
 
 
-def live() -> Path:
-    """Run single flows on this machine's kernel; return the folder with the summary."""
-    folder = recorded.GENERATED / LIVE
-    folder.mkdir(parents=True, exist_ok=True)
-    summary = {}
-    for name, linux in recorded.summary().items():
-        if is_certain(name, linux["flows"]):
-            text = scenario(name, linux)
-            run, is_late = this_kernel.live({**text, "tcp": host_options(text)})
-            summary[name] = {**linux, "flows": _flows(run), "is_late": is_late}
-            print_note(f"{name}: done")
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1), "utf-8")
-    return folder
-
-
 def _is_own(flows: list[Mapping[str, Any]]) -> bool:
     return all(flow["cc"] in LINUX_OWN for flow in flows)
 
@@ -170,9 +152,6 @@ def _draws(name: str, linux: Scenario) -> list[Scenario]:
 
 def main(
     kernel: Annotated[str | None, typer.Argument(help="Default: the kernel built last.")] = None,
-    on_this: Annotated[
-        bool, typer.Option("--live", help="Run single flows on this machine's kernel, live.")
-    ] = False,
 ) -> None:
     """Measure the scenarios on a kernel, and print the folder with the results."""
-    print(live() if on_this else run_all(find(kernel)))
+    print(run_all(find(kernel)))

@@ -18,7 +18,7 @@ COMMANDS = {
     "measured-paths": ("measured_paths", "published measurements as path files and frames"),
     "validate": ("validate", "docs/results/validation.md, or some of its sections"),
     "this-kernel": ("this_kernel", "simulator and this machine's kernel over a fixed path"),
-    "three-engines": ("linux.engines", "simulator, Linux in virtual time, and live runs"),
+    "kernels": ("linux.engines", "simulator, and kernels of Linux in virtual time"),
     "linux guests": ("linux.guests", "scenarios of tests/linux on a built kernel"),
     "linux modules": ("linux.modules", "congestion controls of cc/ as modules of a kernel"),
     "linux traces": ("linux.traces", "tests/linux/traces.json, live on this machine's kernel"),

@@ -161,7 +161,7 @@ def _stalls_row(stall_ms: int, per_s: int) -> list[object]:
         f"{per_s} of {stall_ms} ms per second" if per_s else "none",
         f"{flow['goodput_bps'] / 1e6:.1f}",
         f"{flow['srtt_mean_us'] / 1e3:.1f}",
-        f"{later['pacing_rate_bps'].max() / 1e6:.1f}",
+        f"{later['pacing_rate_bps'].to_numpy().max() / 1e6:.1f}",
     ]
 
 

@@ -21,7 +21,7 @@ def commands_of(page: str) -> list[str]:
 @pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
     commands = commands_of((ROOT / "docs" / "how-to" / "figures.md").read_text("utf-8"))
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         shorter = command.replace("20 s", "2 s").replace("10 min", "1 min")
         done = skyhop(*shlex.split(shorter.replace('"10 s"', '"30 s"')))

@@ -77,8 +77,14 @@ impl<'t> Slot<'t> {
 
 fn entry<'l>(list: &'l mut [Value], step: &str) -> Result<&'l mut Value, String> {
     let length = list.len();
-    step.parse::<usize>().ok().and_then(|index| list.get_mut(index)).ok_or_else(|| {
-        format!("there is no entry \"{step}\"; the list has {length}, counted from 0")
+    let index = step.parse::<usize>();
+    let hint = if index.is_err() && length > 0 {
+        format!(": write 0.{step} for the first")
+    } else {
+        String::new()
+    };
+    index.ok().and_then(|index| list.get_mut(index)).ok_or_else(|| {
+        format!("there is no entry \"{step}\"; the list has {length}, counted from 0{hint}")
     })
 }
 

@@ -216,6 +216,7 @@ fn wrong_sets_are_named() {
     let text = with("[[flow]]");
     assert!(error(&text, &["flow.0.cc"]).starts_with("--set flow.0.cc: expected KEY=VALUE"));
     assert!(error(&text, &["flow.3.cc=bbr"]).contains("there is no entry \"3\""));
+    assert!(error(&text, &["flow.cc=bbr"]).contains("counted from 0: write 0.cc for the first"));
     assert!(error(MINIMAL, &["flow.0.cc=bbr"]).ends_with("the scenario has no [[flow]] to change"));
     assert!(error(&text, &["path.rtt.x=1"]).contains("\"rtt\" is string, not a section"));
     assert!(error(&text, &["link.speed=1"]).starts_with("x.toml: link.speed: unknown field"));

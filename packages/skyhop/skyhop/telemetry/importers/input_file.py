@@ -333,6 +333,30 @@ def read_probes(source: InputFile, log_format: str) -> tuple[list[Probe], bool]:
     return probes, read.losses_known
 
 
+def round_trip_importer(
+    name: str,
+    description: str,
+    matches: Callable[[InputFile], bool] | None = None,
+    basis: str = "files",
+) -> Importer:
+    """Return the importer of a format that `skyhop path import` reads by the same name.
+
+    Samples are means over seconds; probes that were not answered are losses, each at about the time
+    at which it was sent. Without `matches` the core tells the format.
+    """
+
+    def probes(source: InputFile) -> Iterator[Probe]:
+        yield from read_probes(source, name)[0]
+
+    def samples(source: InputFile) -> Iterator[Sample]:
+        return second_means(probes(source), with_losses=True)
+
+    def is_told(source: InputFile) -> bool:
+        return source.log_format == name
+
+    return Importer(name, description, matches or is_told, samples, basis, probes)
+
+
 def documents(source: InputFile) -> list[Any]:
     """Return the JSON documents of a file, one after another; of a list, its items.
 

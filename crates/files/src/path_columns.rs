@@ -26,15 +26,20 @@ const ROWS_AT_ONCE: usize = 1024;
 /// Name of a column, and a check of its type.
 type ColumnOfType = (&'static str, fn(&DataType) -> bool);
 
+/// Columns of the values in the direction back, which only paths that differ in it have.
+const OPTIONAL_COLUMNS: [&str; 2] = ["rate_back_bps", "loss_back"];
+
 /// Columns of a path file with their types; other columns are not read.
-pub(crate) const COLUMNS: [ColumnOfType; 8] = [
+pub(crate) const COLUMNS: [ColumnOfType; 10] = [
     ("t_ns", is_int64),
     ("nodes", |t| list_of(t, |item| *item == DataType::Int32)),
     ("hop_delay_ns", |t| list_of(t, is_int64)),
     ("delay_ns", is_int64),
     ("delay_back_ns", is_int64),
     ("rate_bps", is_int64),
-    ("loss", |t| *t == DataType::Float64),
+    ("rate_back_bps", is_int64),
+    ("loss", is_float64),
+    ("loss_back", is_float64),
     ("events", |t| list_of(t, is_event)),
 ];
 
@@ -48,11 +53,17 @@ pub(crate) fn event_fields() -> Fields {
     ])
 }
 
-/// Check that every column exists once and has its type; the error names the column.
+/// Check that every column exists once, or at most once if it is optional, and has its type; the error names the
+/// column.
 pub(crate) fn check_types(schema: &Schema) -> Result<(), String> {
     for (name, fits) in COLUMNS {
         let mut found = schema.fields().iter().filter(|field| field.name() == name);
-        let field = found.next().ok_or(format!("no column \"{name}\""))?;
+        let Some(field) = found.next() else {
+            if OPTIONAL_COLUMNS.contains(&name) {
+                continue;
+            }
+            return Err(format!("no column \"{name}\""));
+        };
         if found.next().is_some() {
             return Err(format!("two columns \"{name}\""));
         }
@@ -165,6 +176,10 @@ fn check_kinds_of(group: &dyn RowGroupReader, leaf: usize) -> Result<(), KindsEr
 
 fn is_int64(data_type: &DataType) -> bool {
     *data_type == DataType::Int64
+}
+
+fn is_float64(data_type: &DataType) -> bool {
+    *data_type == DataType::Float64
 }
 
 fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {

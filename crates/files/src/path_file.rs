@@ -193,7 +193,13 @@ fn columns(frames: &[Frame]) -> Vec<Column> {
     let optional = |value: fn(&Frame) -> Option<Duration>| -> Int64Array {
         frames.iter().map(|frame| value(frame).map(ns)).collect()
     };
-    vec![
+    let rates = |rate: fn(&Frame) -> Option<Rate>| -> Int64Array {
+        frames.iter().map(|frame| rate(frame).map(|r| r.bits_per_second() as i64)).collect()
+    };
+    let losses = |loss: fn(&Frame) -> Option<f64>| -> Float64Array {
+        frames.iter().map(loss).collect()
+    };
+    let mut columns = vec![
         Column::required(
             "t_ns",
             Int64Array::from_iter_values(frames.iter().map(|f| f.at.as_nanos() as i64)),
@@ -202,16 +208,16 @@ fn columns(frames: &[Frame]) -> Vec<Column> {
         Column::required("hop_delay_ns", hop_delays(frames)),
         Column::optional("delay_ns", optional(|f| f.delay)),
         Column::optional("delay_back_ns", optional(|f| f.delay_back)),
-        Column::optional(
-            "rate_bps",
-            frames
-                .iter()
-                .map(|f| f.rate.map(|r| r.bits_per_second() as i64))
-                .collect::<Int64Array>(),
-        ),
-        Column::optional("loss", frames.iter().map(|f| f.loss).collect::<Float64Array>()),
+        Column::optional("rate_bps", rates(|f| f.rate)),
+        Column::optional("loss", losses(|f| f.loss)),
         Column::required("events", events(frames)),
-    ]
+    ];
+    // Files of paths without values of their own in the direction back stay as they were.
+    if frames.iter().any(Frame::differs_back) {
+        columns.push(Column::optional("rate_back_bps", rates(|f| f.rate_back)));
+        columns.push(Column::optional("loss_back", losses(|f| f.loss_back)));
+    }
+    columns
 }
 
 fn list_item(data_type: DataType) -> Arc<Field> {
@@ -283,6 +289,8 @@ struct FrameColumns<'b> {
     rate_bps: &'b ArrayRef,
     loss: &'b ArrayRef,
     events: &'b ArrayRef,
+    rate_back_bps: Option<&'b ArrayRef>,
+    loss_back: Option<&'b ArrayRef>,
 }
 
 impl<'b> FrameColumns<'b> {
@@ -297,11 +305,18 @@ impl<'b> FrameColumns<'b> {
             rate_bps: column("rate_bps")?,
             loss: column("loss")?,
             events: column("events")?,
+            rate_back_bps: batch.column_by_name("rate_back_bps"),
+            loss_back: batch.column_by_name("loss_back"),
         })
     }
 
     fn frame(&self, row: usize) -> Result<Frame, String> {
         let hops = self.hop_delay_ns.as_list::<i32>().value(row);
+        let rate = |name: &str, column| {
+            Ok::<_, String>(not_negative(name, column, row)?.map(Rate::from_bits_per_second))
+        };
+        let rate_back = self.rate_back_bps.map(|column| rate("rate_back_bps", column)).transpose()?;
+        let loss_back = self.loss_back.map(|column| ratio("loss_back", column, row)).transpose()?;
         Ok(Frame {
             at: Instant::from_nanos(
                 not_negative("t_ns", self.t_ns, row)?.ok_or("a row has no t_ns")?,
@@ -320,8 +335,10 @@ impl<'b> FrameColumns<'b> {
             delay: not_negative("delay_ns", self.delay_ns, row)?.map(Duration::from_nanos),
             delay_back: not_negative("delay_back_ns", self.delay_back_ns, row)?
                 .map(Duration::from_nanos),
-            rate: not_negative("rate_bps", self.rate_bps, row)?.map(Rate::from_bits_per_second),
-            loss: ratio(self.loss, row)?,
+            rate: rate("rate_bps", self.rate_bps)?,
+            rate_back: rate_back.flatten(),
+            loss: ratio("loss", self.loss, row)?,
+            loss_back: loss_back.flatten(),
             events: read_events(&self.events.as_list::<i32>().value(row))?,
         })
     }
@@ -335,12 +352,12 @@ fn not_negative(name: &str, column: &ArrayRef, row: usize) -> Result<Option<u64>
     u64::try_from(value).map(Some).map_err(|_| format!("{name} is negative ({value})"))
 }
 
-fn ratio(column: &ArrayRef, row: usize) -> Result<Option<f64>, String> {
+fn ratio(name: &str, column: &ArrayRef, row: usize) -> Result<Option<f64>, String> {
     if column.is_null(row) {
         return Ok(None);
     }
     let value = column.as_primitive::<Float64Type>().value(row);
-    if (0.0..=1.0).contains(&value) { Ok(Some(value)) } else { Err(format!("loss is {value}")) }
+    if (0.0..=1.0).contains(&value) { Ok(Some(value)) } else { Err(format!("{name} is {value}")) }
 }
 
 fn read_events(events: &ArrayRef) -> Result<Vec<PathEvent>, String> {

@@ -11,6 +11,8 @@ words! {
         BentPipe = "bent-pipe",
         /// Access network: one satellite, a gateway, and fibre.
         Access = "access",
+        /// Access network with the waits, losses and holes of an access profile.
+        Starlink = "starlink",
         /// Geostationary satellite, one hop.
         Geo = "geo",
     }
@@ -19,7 +21,12 @@ words! {
 impl Relay {
     /// Whether paths of this topology pass gateways.
     pub const fn uses_gateways(self) -> bool {
-        matches!(self, Self::BentPipe | Self::Access)
+        matches!(self, Self::BentPipe | Self::Access | Self::Starlink)
+    }
+
+    /// Whether paths of this topology have a terminal at one end only.
+    pub const fn is_access(self) -> bool {
+        matches!(self, Self::Access | Self::Starlink)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Computation of a path, step by step.
 
 use crate::compat::CompatRules;
-use skyhop_model::Compat;
+use skyhop_model::{Compat, End};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -117,6 +117,9 @@ impl<'r> PathFrames<'r> {
             step_ns: request.step.as_nanos(),
             between_frames: request.compat.between_frames(),
             seed: request.seed,
+            access: None,
+            dish: request.relay.filter(|relay| relay.is_access()).map(|_| End::From),
+            in_order: false,
             origin: None,
             sites: Vec::new(),
         }

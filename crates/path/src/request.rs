@@ -219,7 +219,7 @@ impl PathRequest {
         if self.relay.is_some_and(Relay::uses_gateways) && self.gateways.is_empty() {
             return Err(PathError::NoGateways);
         }
-        if self.relay == Some(Relay::Access) && self.options.pops.is_empty() {
+        if self.relay.is_some_and(Relay::is_access) && self.options.pops.is_empty() {
             return Err(PathError::NoPops);
         }
         if self.relay == Some(Relay::Geo) && self.constellation.geostationary.is_empty() {

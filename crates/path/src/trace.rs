@@ -2,7 +2,7 @@
 //! computation of orbits.
 
 use serde::{Deserialize, Serialize};
-use skyhop_model::PathEventKind;
+use skyhop_model::{End, PathEventKind};
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 use thiserror::Error;
 
@@ -60,6 +60,15 @@ pub struct PathHeader {
     pub between_frames: BetweenFrames,
     /// Seed of all random draws.
     pub seed: u64,
+    /// Name of the access profile from which the path was drawn; `None` for other paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<String>,
+    /// End of the path at which the user's terminal is; `None` if it is not known or both ends have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dish: Option<End>,
+    /// Whether packets never overtake each other, on new routes neither.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_order: bool,
     /// Origin of the satellites, from which their positions can be computed again; `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -120,6 +129,9 @@ impl PathHeader {
             step_ns: step.as_nanos(),
             between_frames: BetweenFrames::Step,
             seed: 0,
+            access: None,
+            dish: None,
+            in_order: false,
             origin: None,
             sites: Vec::new(),
         }
@@ -167,10 +179,14 @@ pub struct Frame {
     pub delay: Option<Duration>,
     /// One-way delay from `to` to `from`; `None` without a path.
     pub delay_back: Option<Duration>,
-    /// Rate of the path, if it was measured.
+    /// Rate of the path, if it was measured or drawn; that from `from` to `to` if `rate_back` is given.
     pub rate: Option<Rate>,
-    /// Loss ratio of the path, 0 to 1, if it was measured.
+    /// Rate from `to` to `from`, where it differs from `rate`.
+    pub rate_back: Option<Rate>,
+    /// Loss ratio from `from` to `to`, 0 to 1, if it was measured or drawn.
     pub loss: Option<f64>,
+    /// Loss ratio from `to` to `from`, 0 to 1, if it was measured or drawn.
+    pub loss_back: Option<f64>,
     /// Events from the beginning of the frame on, before that of the next frame.
     pub events: Vec<PathEvent>,
 }
@@ -336,6 +352,11 @@ impl PathTrace {
 }
 
 impl Frame {
+    /// Whether the frame has a rate or a loss of its own in the direction back.
+    pub fn differs_back(&self) -> bool {
+        self.rate_back.is_some() || self.loss_back.is_some()
+    }
+
     /// Size in memory including the lists, in bytes.
     pub fn size_in_memory(&self) -> u64 {
         let lists = [

@@ -1,5 +1,6 @@
 //! Python module `skyhop._core`: conversions between Python and the crates; no logic.
 
+mod access;
 mod blind;
 mod catalogue;
 mod congestion_controls;
@@ -29,6 +30,8 @@ use pyo3::prelude::*;
 mod core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::access::{access_ranks, check_access_profile, draw_process, list_access};
     #[pymodule_export]
     use crate::blind::{GridEstimate, estimate_blindly, other_kind};
     #[pymodule_export]

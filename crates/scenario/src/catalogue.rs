@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use skyhop_access::Profile;
 use skyhop_orbit::{Constellation, ElementFile, Geodetic};
 use skyhop_path::Place;
 use skyhop_units::did_you_mean;
@@ -14,6 +15,7 @@ use crate::ScenarioError;
 use crate::error::unreadable;
 
 static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
+static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/access");
 static SITES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/sites");
 
 /// Valid altitudes of sites in metres: from the deepest mine to the height of balloons.
@@ -57,6 +59,38 @@ impl SiteRow {
 /// Names of all constellations that come with skyhop.
 pub fn constellation_names() -> Vec<String> {
     stems(&CONSTELLATIONS, "toml")
+}
+
+/// Names of all access profiles that come with skyhop.
+pub fn profile_names() -> Vec<String> {
+    stems(&PROFILES, "toml")
+}
+
+/// Return the access profile that skyhop ships as `name`, or that of the user's file `name`.
+///
+/// # Errors
+/// There is neither such a profile nor such a file, or the file is not a valid profile.
+pub fn access_profile(
+    name: &str,
+    base: &Path,
+    origin: &str,
+    key: &str,
+) -> Result<Profile, ScenarioError> {
+    let parse = |text: &str, file: &str| {
+        Profile::parse(text, file).map_err(|error| ScenarioError::key(origin, key, error.to_string()))
+    };
+    let file = PROFILES.get_file(format!("{name}.toml"));
+    if let Some(text) = file.and_then(|file| file.contents_utf8()) {
+        return parse(text, &format!("{name}.toml"));
+    }
+    let path = find_file(base, name).ok_or_else(|| {
+        let known = profile_names();
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let known = known.join(", ");
+        let what = format!("unknown access profile \"{name}\"{hint}; expected {known}, or a TOML file");
+        ScenarioError::key(origin, key, what)
+    })?;
+    parse(&read(&path)?, &path.display().to_string())
 }
 
 /// Names of all lists of sites that come with skyhop.
@@ -143,7 +177,8 @@ pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
 
 /// Find the user's file `name`; `None` if `name` is the name of data that comes with skyhop.
 pub(crate) fn given_file(base: &Path, name: &str) -> Option<PathBuf> {
-    let shipped = constellation_names().into_iter().chain(site_list_names());
+    let shipped =
+        constellation_names().into_iter().chain(site_list_names()).chain(profile_names());
     find_file(base, name).filter(|_| !shipped.into_iter().any(|known| known == name))
 }
 

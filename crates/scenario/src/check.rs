@@ -79,6 +79,9 @@ impl NamedScenario {
                 }
             }
             PathKind::Trace(path) => is_missing(&path.file, "file", "the name of a path file"),
+            PathKind::Access(path) => {
+                is_missing(&path.profile, "profile", "a name from skyhop list access")
+            }
         }
     }
 

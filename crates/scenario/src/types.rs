@@ -95,9 +95,13 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 #[schemars(deny_unknown_fields)]
 pub struct PathSection {
     /// Treatment of packets during an outage: "drop" (packets are lost) or "hold" (the queue stops
-    /// sending until the outage is over).
+    /// sending until the outage is over). Default: "drop"; "hold" on paths with an access profile.
     #[serde(default)]
     pub during_outage: DuringOutage,
+    /// End at which the user's terminal is, "from" or "to", on paths that have a terminal at one end only.
+    /// Default: that of the path file; "from" on other paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dish: Option<End>,
     /// Kind of path, with the keys of that kind.
     #[serde(flatten, serialize_with = "by_kind::serialize")]
     pub kind: PathKind,
@@ -106,8 +110,16 @@ pub struct PathSection {
 impl<'de> Deserialize<'de> for PathSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read_parts(deserializer, |keys| {
-            let during_outage = keys.key("during_outage")?.unwrap_or_default();
-            Ok(Self { during_outage, kind: keys.kind()? })
+            let (during_outage, dish) = (keys.key("during_outage")?, keys.key("dish")?);
+            let mut kind: PathKind = keys.kind()?;
+            if let PathKind::Constellation(path) = &mut kind {
+                path.outage = Some(path.outage().to_owned());
+            }
+            let during_outage = during_outage.unwrap_or(match kind.profile() {
+                Some(_) => DuringOutage::Hold,
+                None => DuringOutage::Drop,
+            });
+            Ok(Self { during_outage, dish, kind })
         })
     }
 }
@@ -118,6 +130,7 @@ impl PathSection {
         let (from, to, start) = match &self.kind {
             PathKind::Constellation(path) => (path.from.clone(), path.to.clone(), path.start),
             PathKind::Fixed(path) => (path.from.clone(), path.to.clone(), path.start),
+            PathKind::Access(path) => (path.from.clone(), path.to.clone(), path.start),
             PathKind::Trace(_) => (None, None, None),
         };
         let kind = PathKind::Fixed(FixedPath { rtt: Some(rtt), jitter: None, from, to, start });
@@ -136,6 +149,19 @@ pub enum PathKind {
     Fixed(FixedPath),
     /// Path read from a path file.
     Trace(TracePath),
+    /// Path drawn from an access profile alone, without satellites.
+    Access(AccessPath),
+}
+
+impl PathKind {
+    /// Name of the access profile from which the path is drawn.
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Constellation(path) => path.profile(),
+            Self::Access(path) => path.profile.as_deref(),
+            Self::Fixed(_) | Self::Trace(_) => None,
+        }
+    }
 }
 
 impl Kinds for PathKind {
@@ -156,14 +182,20 @@ pub struct ConstellationPath {
     /// Place of the other end, in the forms of `from`. Required.
     pub to: Option<String>,
     /// How satellites join the two ends: "isl" (inter-satellite links), "bent-pipe" (up and down at
-    /// gateways), "access" (to a point of presence) or "geo" (one geostationary satellite).
+    /// gateways), "access" (to a point of presence), "starlink" (the same with an access profile) or "geo" (one
+    /// geostationary satellite).
     pub relay: Relay,
+    /// Access profile that adds waits, holes, losses and rates as measured, for the relays "access" and "starlink".
+    /// Default: none for "access", that named "starlink" for "starlink".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessKeys>,
     /// Handover policy from `skyhop list handovers`. Default: "shortest-grid"; "leoem" with compat = "leoem",
     /// "immediate" with compat = "hypatia".
     pub handover: Option<String>,
     /// Duration of the outage when an end of the path changes its satellite: "leoem" or "starlink" (models),
-    /// "none", or a duration ("80 ms").
-    pub outage: String,
+    /// "none", or a duration ("80 ms"). Default: "leoem"; "starlink" for relay = "access"; "none" with an access
+    /// profile, which has holes of its own.
+    pub outage: Option<String>,
     /// UTC time at which the path begins, as in 2026-01-01T12:00:00Z. Default: the constellation's epoch; for
     /// element sets the median of their epochs.
     pub start: Option<UtcInstant>,
@@ -208,8 +240,9 @@ impl Default for ConstellationPath {
             from: None,
             to: None,
             relay: Relay::default(),
+            access: None,
             handover: None,
-            outage: "leoem".to_owned(),
+            outage: None,
             start: None,
             step: Duration::from_secs(1),
             gateways: "starlink-gateways".to_owned(),
@@ -227,6 +260,48 @@ impl Default for ConstellationPath {
             grid_offset: STARLINK_OFFSET,
         }
     }
+}
+
+impl ConstellationPath {
+    /// Name or duration of the outage model.
+    pub(crate) fn outage(&self) -> &str {
+        match (&self.outage, self.relay) {
+            (Some(outage), _) => outage,
+            (None, _) if self.profile().is_some() => "none",
+            (None, Relay::Access) => "starlink",
+            (None, _) => "leoem",
+        }
+    }
+
+    /// Name of the access profile.
+    fn profile(&self) -> Option<&str> {
+        match (&self.access, self.relay) {
+            (Some(keys), _) => Some(&keys.profile),
+            (None, Relay::Starlink) => Some(Relay::Starlink.name()),
+            (None, _) => None,
+        }
+    }
+}
+
+/// `access` of a path over satellites.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct AccessKeys {
+    /// Profile: a name from `skyhop list access`, or a TOML file made by `skyhop access fit`.
+    pub profile: String,
+}
+
+/// Keys of `[path]` with kind = "access".
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AccessPath {
+    /// Profile: a name from `skyhop list access`, or a TOML file made by `skyhop access fit`. Required.
+    pub profile: Option<String>,
+    /// Display name of one end. Default: "from".
+    pub from: Option<String>,
+    /// Display name of the other end. Default: "to".
+    pub to: Option<String>,
+    /// UTC time at which the path begins. Default: 2019-12-01T00:00:00Z.
+    pub start: Option<UtcInstant>,
 }
 
 /// Starlink's reallocation grid: satellites are chosen at seconds 12, 27, 42 and 57 of every UTC minute.

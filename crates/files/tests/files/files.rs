@@ -60,7 +60,7 @@ fn frame(second: u64, middle: &[i32], hops_ns: &[u64]) -> Frame {
     let events = Vec::new();
     let at = Instant::from_nanos(second * 1_000_000_000);
     let delay_back = Some(delay + Duration::from_nanos(5));
-    Frame { at, nodes, hop_delays, delay: Some(delay), delay_back, rate: None, loss: None, events }
+    Frame { at, nodes, hop_delays, delay: Some(delay), delay_back, events, ..Frame::default() }
 }
 
 fn without_path(second: u64) -> Frame {
@@ -77,6 +77,8 @@ pub fn trace() -> PathTrace {
     let mut second = frame(1, &[7, 1590, 8], &[3, 4, 5, 6]);
     second.rate = Some(Rate::from_bits_per_second(1_000));
     second.loss = Some(0.25);
+    second.rate_back = Some(Rate::from_bits_per_second(2_000));
+    second.loss_back = Some(0.5);
     second.events = vec![
         PathEvent {
             at: Instant::from_nanos(1_000_000_000),

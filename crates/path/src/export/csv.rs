@@ -2,35 +2,43 @@
 
 use std::io::{self, Write};
 
-use skyhop_units::Duration;
+use skyhop_units::{Duration, Rate};
 
-use crate::import::{TABLE_COLUMNS, TABLE_MARK};
+use crate::import::{TABLE_BACK_COLUMNS, TABLE_COLUMNS, TABLE_MARK};
 use crate::trace::{Frame, PathEvent, PathTrace};
 
-/// Write the header as JSON in a comment, the columns of a path file, and a row per frame.
+/// Write the header as JSON in a comment, the columns of a path file, and a row per frame. The columns of the
+/// direction back follow only if a frame has a value there.
 ///
 /// # Errors
 /// `output` cannot be written.
 pub fn write_csv(trace: &PathTrace, output: &mut impl Write) -> io::Result<()> {
     let header = serde_json::to_string(&trace.header)?;
-    writeln!(output, "{TABLE_MARK}{header}\n{TABLE_COLUMNS}")?;
-    trace.frames.iter().try_for_each(|frame| write_frame(frame, output))
+    let with_back = trace.frames.iter().any(Frame::differs_back);
+    let back = if with_back { TABLE_BACK_COLUMNS } else { "" };
+    writeln!(output, "{TABLE_MARK}{header}\n{TABLE_COLUMNS}{back}")?;
+    trace.frames.iter().try_for_each(|frame| write_frame(frame, with_back, output))
 }
 
-fn write_frame(frame: &Frame, output: &mut impl Write) -> io::Result<()> {
-    let Frame { at, nodes, hop_delays, delay, delay_back, rate, loss, events } = frame;
+fn write_frame(frame: &Frame, with_back: bool, output: &mut impl Write) -> io::Result<()> {
+    let Frame { at, nodes, hop_delays, delay, delay_back, events, .. } = frame;
     let ns = |duration: &Duration| duration.as_nanos().to_string();
-    let fields = [
+    let bps = |rate: Option<Rate>| rate.map_or_else(String::new, |r| r.bits_per_second().to_string());
+    // `to_string` writes the shortest text that reads back as the same number.
+    let ratio = |loss: Option<f64>| loss.map_or_else(String::new, |loss| loss.to_string());
+    let mut fields = vec![
         at.as_nanos().to_string(),
         joined(nodes, ToString::to_string),
         joined(hop_delays, ns),
         delay.as_ref().map_or_else(String::new, ns),
         delay_back.as_ref().map_or_else(String::new, ns),
-        rate.map_or_else(String::new, |rate| rate.bits_per_second().to_string()),
-        // `to_string` writes the shortest text that reads back as the same number.
-        loss.map_or_else(String::new, |loss| loss.to_string()),
+        bps(frame.rate),
+        ratio(frame.loss),
         joined(events, event_text),
     ];
+    if with_back {
+        fields.extend([bps(frame.rate_back), ratio(frame.loss_back)]);
+    }
     writeln!(output, "{}", fields.join(","))
 }
 

@@ -49,13 +49,10 @@ pub fn parse_leocc(
     let frames: Vec<Frame> = steps
         .map(|(index, (rate, delay))| Frame {
             at: Instant::START + STEP * index as u64,
-            nodes: Vec::new(),
-            hop_delays: Vec::new(),
             delay: Some(*delay),
             delay_back: Some(*delay),
             rate: Some(rate),
-            loss: None,
-            events: Vec::new(),
+            ..Frame::default()
         })
         .collect();
     let duration = STEP * frames.len() as u64;

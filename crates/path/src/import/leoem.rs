@@ -88,6 +88,9 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
         step_ns: STEP.as_nanos(),
         between_frames: BetweenFrames::Step,
         seed: 0,
+        access: None,
+        dish: None,
+        in_order: false,
         origin: None,
         sites: Vec::new(),
     }
@@ -112,8 +115,7 @@ fn parse_line(text: &str, line: usize) -> Result<Frame, String> {
         }
     };
     let delay = (!nodes.is_empty()).then(|| hop_delays.iter().copied().sum());
-    let (delay_back, rate, loss, events) = (delay, None, None, Vec::new());
-    Ok(Frame { at, nodes, hop_delays, delay, delay_back, rate, loss, events })
+    Ok(Frame { at, nodes, hop_delays, delay, delay_back: delay, ..Frame::default() })
 }
 
 fn parse_route(

@@ -38,13 +38,10 @@ pub fn parse_mahimahi(
     let bin = deliveries.bin();
     let frames = deliveries.rates(bin).into_iter().enumerate().map(|(index, rate)| Frame {
         at: Instant::START + bin * index as u64,
-        nodes: Vec::new(),
-        hop_delays: Vec::new(),
         delay: Some(there),
         delay_back: Some(back),
         rate: Some(rate),
-        loss: None,
-        events: Vec::new(),
+        ..Frame::default()
     });
     let frames = frames.collect();
     let header = measured_header("mahimahi", options, None, deliveries.duration(), bin);

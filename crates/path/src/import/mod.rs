@@ -40,7 +40,9 @@ pub use mahimahi::parse_mahimahi;
 pub use ping::parse_ping;
 pub use probes::{Outcome, Outcomes};
 pub use round_trips::{ROUND_TRIP_FORMATS, parse_round_trips};
-pub(crate) use table::{COLUMNS as TABLE_COLUMNS, MARK as TABLE_MARK};
+pub(crate) use table::{
+    BACK_COLUMNS as TABLE_BACK_COLUMNS, COLUMNS as TABLE_COLUMNS, MARK as TABLE_MARK,
+};
 
 /// Properties of the path that a measurement does not contain.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,8 @@ pub(crate) const MARK: &str = "# skyhop path ";
 /// hop for the whole path.
 pub(crate) const COLUMNS: &str =
     "t_ns,nodes,hop_delay_ns,delay_ns,delay_back_ns,rate_bps,loss,events";
-const COLUMN_COUNT: usize = 8;
+/// Columns that follow [`COLUMNS`] if the directions differ in rate or loss.
+pub(crate) const BACK_COLUMNS: &str = ",rate_back_bps,loss_back";
 /// Maximum number of frames: more than the longest measurement becomes, at up to two frames per sample.
 const MOST_FRAMES: usize = 3_000_000;
 
@@ -35,7 +36,7 @@ pub(super) fn parse(
     header: PathHeader,
 ) -> Result<PathTrace, ImportError> {
     match lines.next()? {
-        Some(line) if line.text == COLUMNS => {}
+        Some(line) if line.text.strip_suffix(BACK_COLUMNS).unwrap_or(line.text) == COLUMNS => {}
         Some(line) => return Err(line.wrong(format!("expected the columns {COLUMNS}"))),
         None => return Err(ImportError::whole(format!("it ends before the columns {COLUMNS}"))),
     }
@@ -59,12 +60,19 @@ fn parse_whole(text: &str, what: &str) -> Result<u64, String> {
 
 fn parse_frame(text: &str) -> Result<Frame, String> {
     let fields: Vec<&str> = text.split(',').collect();
-    let [at, nodes, hops, delay, delay_back, rate, loss, events] = fields[..] else {
-        let found = fields.len();
-        return Err(format!(
-            "{found} fields, expected {COLUMN_COUNT}: {COLUMNS}; is it truncated?"
-        ));
+    let (fields, [rate_back, loss_back]) = match fields[..] {
+        [.., rate_back, loss_back] if fields.len() == 10 => (&fields[..8], [rate_back, loss_back]),
+        _ => (&fields[..], [""; 2]),
     };
+    let &[at, nodes, hops, delay, delay_back, rate, loss, events] = fields else {
+        let found = fields.len();
+        return Err(format!("{found} fields, expected 8: {COLUMNS}; is it truncated?"));
+    };
+    let rate_of = |text: &str, what: &str| {
+        optional(text, |text| Ok(Rate::from_bits_per_second(parse_whole(text, what)?)))
+    };
+    let loss_of =
+        |text: &str, what: &str| optional(text, |text| parse_between(text, what, (0.0, 1.0)));
     let duration = |text: &str, what: &str| {
         optional(text, |text| Ok(Duration::from_nanos(parse_whole(text, what)?)))
     };
@@ -76,10 +84,10 @@ fn parse_frame(text: &str) -> Result<Frame, String> {
         })?,
         delay: duration(delay, "delay_ns")?,
         delay_back: duration(delay_back, "delay_back_ns")?,
-        rate: optional(rate, |text| {
-            Ok(Rate::from_bits_per_second(parse_whole(text, "rate_bps")?))
-        })?,
-        loss: optional(loss, |text| parse_between(text, "loss", (0.0, 1.0)))?,
+        rate: rate_of(rate, "rate_bps")?,
+        rate_back: rate_of(rate_back, "rate_back_bps")?,
+        loss: loss_of(loss, "loss")?,
+        loss_back: loss_of(loss_back, "loss_back")?,
         events: list(events, parse_event)?,
     })
 }

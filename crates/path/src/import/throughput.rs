@@ -94,19 +94,18 @@ fn parse_row(
     let up = (rate(ul_rate, "ul_Mbps")?, delay(ul_delay, "ul_owd_ms")?, loss(ul_loss, "ul_loss")?);
     let down =
         (rate(dl_rate, "dl_Mbps")?, delay(dl_delay, "dl_owd_ms")?, loss(dl_loss, "dl_loss")?);
-    let ((rate, delay, loss), (_, delay_back, _)) = match direction {
+    let ((rate, delay, loss), (rate_back, delay_back, loss_back)) = match direction {
         AccessDirection::Down => (down, up),
         AccessDirection::Up => (up, down),
     };
     let frame = Frame {
-        at: Instant::START,
-        nodes: Vec::new(),
-        hop_delays: Vec::new(),
         delay: Some(delay),
         delay_back: Some(delay_back),
         rate: Some(rate),
+        rate_back: Some(rate_back),
         loss: Some(loss),
-        events: Vec::new(),
+        loss_back: Some(loss_back),
+        ..Frame::default()
     };
     Ok((parse_between(t_ms, "t_ms", TIMES_MS)?, frame))
 }

@@ -65,7 +65,7 @@ pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topolog
     match request.relay {
         Some(Relay::Isl) => Box::new(PlusGrid::new(request)),
         Some(Relay::BentPipe) => Box::new(BentPipe::new(request, ephemeris)),
-        Some(Relay::Access) => Box::new(Access::new(request, ephemeris)),
+        Some(Relay::Access | Relay::Starlink) => Box::new(Access::new(request, ephemeris)),
         Some(Relay::Geo) | None => Box::new(OneSatellite::new(request)),
     }
 }

@@ -82,9 +82,10 @@ fn frame() -> impl Strategy<Value = Frame> {
         hop,
         outage,
     });
-    let measured = (prop::option::of(any::<u32>()), prop::option::of(0.0..=1.0));
+    let one_way = || (prop::option::of(any::<u32>()), prop::option::of(0.0..=1.0));
+    let measured = (one_way(), one_way());
     (hops, times, measured, prop::collection::vec(event, 0..3), any::<bool>()).prop_map(
-        |(hops, last, (rate, loss), events, up)| {
+        |(hops, last, ((rate, loss), (rate_back, loss_back)), events, up)| {
             let nodes = hops.iter().map(|(node, _)| *node);
             let nodes: Vec<i32> = [-1].into_iter().chain(nodes).chain([-2]).collect();
             let hop_delays: Vec<Duration> =
@@ -97,7 +98,9 @@ fn frame() -> impl Strategy<Value = Frame> {
                 delay: delay.filter(|_| up),
                 delay_back: Some(last).filter(|_| up),
                 rate: rate.map(|bps| Rate::from_bits_per_second(bps.into())),
+                rate_back: rate_back.map(|bps| Rate::from_bits_per_second(bps.into())),
                 loss,
+                loss_back,
                 events,
             }
         },

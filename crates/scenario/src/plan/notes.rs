@@ -21,7 +21,7 @@ impl NamedScenario {
     pub fn path_notes(&self) -> Result<Vec<String>, ScenarioError> {
         match &self.scenario.path.kind {
             PathKind::Constellation(path) => self.constellation_notes(path),
-            PathKind::Fixed(_) => Ok(Vec::new()),
+            PathKind::Fixed(_) | PathKind::Access(_) => Ok(Vec::new()),
             PathKind::Trace(path) => {
                 Ok(replaced_values("link", &self.scenario.link, &self.path_file(path)?))
             }
@@ -32,7 +32,7 @@ impl NamedScenario {
     pub(crate) fn notes_over(&self, links: &[LinkPlan]) -> Result<Vec<String>, ScenarioError> {
         let mut notes = match &self.scenario.path.kind {
             PathKind::Constellation(path) => self.constellation_notes(path)?,
-            PathKind::Fixed(_) | PathKind::Trace(_) => Vec::new(),
+            PathKind::Fixed(_) | PathKind::Access(_) | PathKind::Trace(_) => Vec::new(),
         };
         for link in links {
             if link.name == PATH_LINK {
@@ -53,6 +53,13 @@ impl NamedScenario {
                 "{} has no links between satellites; relay = \"isl\" is computed as if it had",
                 constellation.name
             ));
+        }
+        if path.relay == Relay::Access && path.access.is_none() {
+            notes.push(
+                "relay = \"access\" without access.profile is geometry alone: no waits for transmissions, no hole at \
+                 every reassignment, no loss; relay = \"starlink\" has them as measured"
+                    .to_owned(),
+            );
         }
         notes.extend(foreign_sites_note(path, &constellation));
         Ok(notes)
@@ -110,7 +117,7 @@ fn foreign_sites_note(path: &ConstellationPath, constellation: &Constellation) -
     if path.relay.uses_gateways() && is_foreign(&path.gateways, &constellation.gateways) {
         foreign.push(("gateways", &path.gateways));
     }
-    if path.relay == Relay::Access && is_foreign(&path.pops, &constellation.pops) {
+    if path.relay.is_access() && is_foreign(&path.pops, &constellation.pops) {
         foreign.push(("pops", &path.pops));
     }
     let keys = foreign.iter().map(|(key, name)| format!("{key} = \"{name}\""));

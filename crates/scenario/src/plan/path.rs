@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use skyhop_experiment::seed_for;
 use skyhop_model::{OR_FORCE_SIZE, Relay, thousands};
 use skyhop_path::{Endpoint, Frame, Jitter, PathError, PathRequest, PathTrace, Spikes, TraceError};
-use skyhop_units::Duration;
+use skyhop_units::{Duration, UtcInstant};
 
 use crate::named::NamedScenario;
 use crate::plan::path_request::{DEFAULT_START, FindPlace};
-use crate::types::{FixedPath, JitterKeys, PathKind, TracePath};
+use crate::types::{AccessPath, FixedPath, JitterKeys, PathKind, TracePath};
 use crate::{ScenarioError, catalogue};
 
 /// Progress callback with the arguments (steps done, total steps); it may stop the computation.
@@ -32,6 +32,7 @@ impl NamedScenario {
             }
             PathKind::Fixed(path) => Ok(self.fixed_path(path)),
             PathKind::Trace(path) => self.path_file(path),
+            PathKind::Access(path) => self.access_path(path),
         }
     }
 
@@ -47,7 +48,45 @@ impl NamedScenario {
         let mut trace =
             skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))?;
         trace.header.origin = Some(self.origin_of_satellites()?);
-        Ok(trace)
+        match self.scenario.path.kind.profile() {
+            Some(profile) => self.with_access(profile, &trace),
+            None => Ok(trace),
+        }
+    }
+
+    /// Draw the waits, holes, losses and rates of an access profile over a computed path.
+    fn with_access(&self, profile: &str, computed: &PathTrace) -> Result<PathTrace, ScenarioError> {
+        let ends = [&computed.header.from, &computed.header.to].map(Clone::clone);
+        let start = computed.header.start.unwrap_or(DEFAULT_START);
+        self.drawn("path.access.profile", profile, ends, start, Some(computed))
+    }
+
+    /// Draw a path from an access profile alone.
+    fn access_path(&self, path: &AccessPath) -> Result<PathTrace, ScenarioError> {
+        let ends = named_ends(&path.from, &path.to);
+        let profile = path.profile.as_deref().unwrap_or_default();
+        self.drawn("path.profile", profile, ends, path.start.unwrap_or(DEFAULT_START), None)
+    }
+
+    fn drawn(
+        &self,
+        key: &str,
+        profile: &str,
+        ends: [Endpoint; 2],
+        start: UtcInstant,
+        computed: Option<&PathTrace>,
+    ) -> Result<PathTrace, ScenarioError> {
+        let run = &self.scenario.run;
+        let profile = catalogue::access_profile(profile, self.base(), &self.origin, key)?;
+        let request = skyhop_access::Request {
+            ends,
+            dish: self.scenario.path.dish.unwrap_or_default(),
+            start,
+            duration: run.duration,
+            seed: seed_for(run.seed, "access"),
+            computed,
+        };
+        skyhop_access::draw(&profile, &request).map_err(|error| self.key_error(key, error.to_string()))
     }
 
     /// Read the part of a path file that the run uses.
@@ -94,7 +133,7 @@ impl NamedScenario {
             PathError::Trace(TraceError::NeverConnected { .. }) => {
                 let remedy = match self.orbits().map(|path| path.relay).unwrap_or_default() {
                     Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
-                    Relay::Access => "no gateway may be near enough: try other gateways",
+                    Relay::Access | Relay::Starlink => "no gateway may be near enough: try other gateways",
                     Relay::Geo => "one satellite must stand above both: try another longitude",
                     Relay::Isl => {
                         "no satellite may come that far, or only satellites of shells without links between them: \
@@ -110,8 +149,7 @@ impl NamedScenario {
 
     fn fixed_path(&self, path: &FixedPath) -> PathTrace {
         let run = &self.scenario.run;
-        let ends = [(&path.from, "from"), (&path.to, "to")]
-            .map(|(name, default)| Endpoint::named(name.as_deref().unwrap_or(default)));
+        let ends = named_ends(&path.from, &path.to);
         let rtt = path.rtt.unwrap_or(Duration::ZERO);
         let mut trace = match path.jitter.as_ref().map(jitter) {
             None => PathTrace::fixed(ends, rtt, run.duration),
@@ -124,6 +162,12 @@ impl NamedScenario {
         trace.header.seed = run.seed;
         trace
     }
+}
+
+/// Ends of a path at unknown places, "from" and "to" by default.
+fn named_ends(from: &Option<String>, to: &Option<String>) -> [Endpoint; 2] {
+    [(from, "from"), (to, "to")]
+        .map(|(name, default)| Endpoint::named(name.as_deref().unwrap_or(default)))
 }
 
 fn jitter(keys: &JitterKeys) -> Jitter {

@@ -1,6 +1,5 @@
 //! Request for the computation of `[path]`: resolves its names and reads its files.
 
-use skyhop_model::Relay;
 use std::path::PathBuf;
 
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
@@ -57,7 +56,7 @@ impl NamedScenario {
             relay: Some(relay),
             handover,
             outage: path
-                .outage
+                .outage()
                 .parse()
                 .map_err(|e| self.key_error("path.outage", format!("{e}")))?,
             compat,
@@ -69,7 +68,7 @@ impl NamedScenario {
                 isl_seam: path.isl_seam,
                 isl_clearance: path.isl_clearance,
                 geo_avoidance_deg: path.geo_avoidance.map(|angle| angle.degrees()),
-                pops: self.places("path.pops", &path.pops, relay == Relay::Access)?,
+                pops: self.places("path.pops", &path.pops, relay.is_access())?,
                 fibre_stretch: path.fibre_stretch,
                 grid: UtcGrid { period: path.grid_period, offset: path.grid_offset },
             },

@@ -58,7 +58,8 @@ fn delay_pieces(
         let Some(delay) = delay_of(frame, direction) else { continue };
         let from = if pieces.is_empty() { Instant::START } else { frame.at };
         let falls = reorder && pieces.last().is_some_and(|last| delay < last.delay_at_end);
-        let new_route = falls || route.is_some_and(|nodes| nodes != frame.nodes);
+        let changes_route = route.is_some_and(|nodes| nodes != frame.nodes);
+        let new_route = falls || (changes_route && !trace.header.in_order);
         route = Some(&frame.nodes);
         let delay_at_end = match trace.frames.get(index + 1) {
             Some(next)
@@ -109,8 +110,12 @@ fn rate_pieces(
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Rate>> {
+    let of = |frame: &Frame| match settings.direction {
+        Direction::Forward => frame.rate,
+        Direction::Back => frame.rate_back.or(frame.rate),
+    };
     let frames =
-        trace.frames.iter().filter(|_| settings.given.rate.is_none()).map(|f| (f.at, f.rate));
+        trace.frames.iter().filter(|_| settings.given.rate.is_none()).map(|f| (f.at, of(f)));
     let changes = changes.iter().filter(|_| settings.rate_changes);
     pieces(
         settings.given.values().rate,
@@ -124,11 +129,11 @@ fn loss_pieces(
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Ratio>> {
-    // Both the path's loss and the scenario's apply only to the direction from -> to.
+    // The scenario's changes apply only to the direction from -> to.
     let forward = settings.direction == Direction::Forward;
-    let counts = forward && settings.given.loss.is_none();
-    let frames = trace.frames.iter().filter(|_| counts);
-    let frames = frames.map(|frame| (frame.at, frame.loss.and_then(Ratio::new)));
+    let of = |frame: &Frame| if forward { frame.loss } else { frame.loss_back };
+    let frames = trace.frames.iter().filter(|_| settings.given.loss.is_none());
+    let frames = frames.map(|frame| (frame.at, of(frame).and_then(Ratio::new)));
     let changes = changes.iter().filter(|_| forward);
     pieces(
         settings.given.values().loss,

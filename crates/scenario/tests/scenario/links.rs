@@ -37,7 +37,7 @@ fn frame(at: u64, nodes: &[i32], hops_ms: &[u64], events: Vec<PathEvent>) -> Fra
     let delay = (!hops_ms.is_empty()).then(|| hop_delays.iter().copied().sum());
     let at = at_ms(at);
     let nodes = nodes.to_vec();
-    Frame { at, nodes, hop_delays, delay, delay_back: delay, rate: None, loss: None, events }
+    Frame { at, nodes, hop_delays, delay, delay_back: delay, events, ..Frame::default() }
 }
 
 fn event(at: u64, kind: PathEventKind, hop: Option<u16>, outage: u64) -> PathEvent {

@@ -62,7 +62,7 @@ fn what_is_not_given_has_the_documented_default() {
     let PathKind::Constellation(path) = scenario.path.kind else { panic!("{:?}", scenario.path) };
     assert_eq!(path.constellation, "starlink-shell1");
     assert_eq!(path.handover, None);
-    assert_eq!(path.outage, "leoem");
+    assert_eq!(path.outage.as_deref(), Some("leoem"));
     assert_eq!(path.gateways, "starlink-gateways");
     assert_eq!(path.start, None);
     assert_eq!(path.step, Duration::from_secs(1));

@@ -102,10 +102,14 @@ pub fn draw(profile: &Profile, request: &Request<'_>) -> Result<PathTrace, DrawE
 }
 
 fn header(profile: &Profile, request: &Request<'_>) -> PathHeader {
-    let source = format!("access {}", profile.name);
     let mut header = match request.computed {
-        Some(computed) => PathHeader { source, ..computed.header.clone() },
-        None => PathHeader::plain(source, request.ends.clone(), request.duration, PHASE_STEP),
+        Some(computed) => computed.header.clone(),
+        None => PathHeader::plain(
+            format!("access {}", profile.name),
+            request.ends.clone(),
+            request.duration,
+            PHASE_STEP,
+        ),
     };
     header.between_frames = skyhop_path::BetweenFrames::Step;
     header.start = Some(request.start);

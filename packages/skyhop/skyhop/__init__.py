@@ -20,6 +20,8 @@ views.PROVIDERS.update(
         "Constellation.html": "skyhop.report.notebook.constellation_html",
         "Path.html": "skyhop.report.notebook.path_html",
         "Path.plot": "skyhop.figures.sources.path_figure",
+        "Portraits.html": "skyhop.report.notebook.portraits_html",
+        "Portraits.plot": "skyhop.figures.portrait.portraits_figure",
         "Run.html": "skyhop.report.notebook.run_html",
         "Run.plot": "skyhop.figures.sources.run_figure",
         "StudyRun.html": "skyhop.report.notebook.study_html",

@@ -2,6 +2,8 @@ from skyhop import figures as figures
 from skyhop import linux as linux
 from skyhop import report as report
 from skyhop import study as study
+from skyhop.analysis.portrait import Portraits as Portraits
+from skyhop.analysis.portrait import portrait as portrait
 from skyhop.data.constellations import Constellation as Constellation
 from skyhop.data.constellations import constellation as constellation
 from skyhop.data.pairs import AllPairs as AllPairs

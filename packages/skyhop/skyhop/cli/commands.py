@@ -13,6 +13,7 @@ import typer
 
 from skyhop import errors
 from skyhop.cli import (
+    access,
     app_,
     blind,
     cc,
@@ -68,6 +69,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(signal_.app, name="signal")
 app.command("blind", help=blind.HELP)(blind.blind)
 app.add_typer(video.app, name="video")
+app.add_typer(access.app, name="access")
 app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")
 app.add_typer(list_.app, name="list")

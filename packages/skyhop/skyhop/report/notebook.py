@@ -15,6 +15,7 @@ from skyhop.data.runs import Run
 from skyhop.report.parts import render
 
 if TYPE_CHECKING:
+    from skyhop.analysis.portrait import Portraits
     from skyhop.data.constellations import Constellation
     from skyhop.data.pairs import AllPairs
     from skyhop.study import StudyRun
@@ -65,6 +66,16 @@ def pairs_html(pairs: AllPairs) -> str:
     title = f"{len(pairs.sites):,} sites, {len(pairs.times_ns):,} steps"
     over = pairs.header["constellation"]
     return _shown(f"All pairs over {over}: {title}", [_few(pairs.sites)], pairs.notes)
+
+
+def portraits_html(found: Portraits) -> str:
+    """Return portraits of access links as HTML: the inputs, and a table of all rows."""
+    from skyhop.analysis.portrait_tables import portraits_table
+
+    names = ", ".join(one.name for one in found.portraits)
+    lines = [one.text for one in (*found.portraits, *found.references)]
+    judged = [one.text for one in found.judgements]
+    return _shown(f"Access link: {names}", [*lines, *judged], (), portraits_table(found))
 
 
 def study_html(done: StudyRun) -> str:

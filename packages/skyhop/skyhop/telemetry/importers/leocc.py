@@ -21,7 +21,9 @@ from skyhop.telemetry.importers.input_file import (
     read_input,
 )
 
-_STEP_NS = 10_000_000
+DELAY_STEP_S = 0.01
+"""Time between two delays in seconds."""
+_STEP_NS = round(DELAY_STEP_S * SECOND_NS)
 _LONGEST_MS = 60_000
 
 
@@ -33,16 +35,26 @@ def _samples(source: InputFile) -> Iterator[Sample]:
         yield {**sample, "probe_rtt_ms": rtt_ms.get(time_ns)}
 
 
-def _round_trips(source: InputFile) -> Iterator[tuple[int, float]]:
+def delays_ms(source: InputFile) -> Iterator[float]:
+    """Yield the one-way delay of each 10 ms of a trace, from the file next to it.
+
+    Raises:
+        InputError: the file is missing, or a delay is impossible.
+    """
     delays = read_input(_delay_file(source.file), source.options)
-    seconds, found = SecondMeans(), []
     for number, line in enumerate(delays.lines, 1):
         row = Row(delays, number, {"delay": line})
         delay_ms = row.needed("delay")
         if not 0 <= delay_ms < _LONGEST_MS:
             raise row.wrong(f"a delay of {delay_ms:g} ms cannot be")
+        yield delay_ms
+
+
+def _round_trips(source: InputFile) -> Iterator[tuple[int, float]]:
+    seconds, found = SecondMeans(), []
+    for place, delay_ms in enumerate(delays_ms(source)):
         # The trace's seconds count from its start, which need not be a full second of UTC.
-        at_ns = source.start_ns // SECOND_NS * SECOND_NS + (number - 1) * _STEP_NS
+        at_ns = source.start_ns // SECOND_NS * SECOND_NS + place * _STEP_NS
         found += list(seconds.add(at_ns, {"rtt": 2 * delay_ms}))
     for sample in [*found, *seconds.flush()]:
         time_ns, rtt_ms = sample[TIME], sample["rtt"]
@@ -64,9 +76,14 @@ def _delay_file(file: Path) -> Path:
     )
 
 
+def matches(source: InputFile) -> bool:
+    """Return whether a file is a trace of mahimahi whose name says that it is LeoCC's."""
+    return mahimahi.matches(source) and "bw" in source.file.name
+
+
 FORMAT = Importer(
     "leocc",
     "LeoCC: mahimahi's format, with a file of delays next to it",
-    lambda source: mahimahi.matches(source) and "bw" in source.file.name,
+    matches,
     _samples,
 )

@@ -13,7 +13,8 @@ from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers.input_file import SECOND_NS, Importer, InputFile, end_of_second
 
-_PACKET_BITS = 1514 * 8
+PACKET_BITS = 1514 * 8
+"""Size of a packet on the wire, in bits."""
 _LONGEST_MS = 7 * 86_400_000
 _DIGITS = 12
 
@@ -22,19 +23,27 @@ def samples(source: InputFile) -> Iterator[Sample]:
     """Yield the rate of each completely measured second; 0 for seconds without packets."""
     name = capacity(source)
     last, packets, second = 0, 0, 0
+    for at_ms in packet_times_ms(source):
+        last = at_ms
+        while at_ms >= (second + 1) * 1000:
+            end_ns = end_of_second(source.start_ns + second * SECOND_NS)
+            yield {TIME: end_ns, name: float(packets * PACKET_BITS)}
+            packets, second = 0, second + 1
+        packets += 1
+    if last >= second * 1000 + 990:
+        end_ns = end_of_second(source.start_ns + second * SECOND_NS)
+        yield {TIME: end_ns, name: float(packets * PACKET_BITS)}
+
+
+def packet_times_ms(source: InputFile) -> Iterator[int]:
+    """Yield the time of each packet in ms since the start of the trace, in ascending order."""
+    last = 0
     for number, line in enumerate(source.lines, 1):
         at_ms = _whole_ms(source, number, line)
         if at_ms < last:
             raise source.wrong(number, f"{at_ms} comes after {last}")
         last = at_ms
-        while at_ms >= (second + 1) * 1000:
-            end_ns = end_of_second(source.start_ns + second * SECOND_NS)
-            yield {TIME: end_ns, name: float(packets * _PACKET_BITS)}
-            packets, second = 0, second + 1
-        packets += 1
-    if last >= second * 1000 + 990:
-        end_ns = end_of_second(source.start_ns + second * SECOND_NS)
-        yield {TIME: end_ns, name: float(packets * _PACKET_BITS)}
+        yield at_ms
 
 
 def capacity(source: InputFile) -> str:

@@ -192,7 +192,7 @@ impl<'d> Drawing<'d> {
     fn waits(&self, holes: &[PathEvent]) -> [Steps; 2] {
         let waits = match &self.profile.round_trip {
             Some(RoundTrip { wait_ms, .. }) => {
-                halves(&self.steps(wait_ms, &mut self.stream(Part::Wait)))
+                [self.steps(wait_ms, &mut self.stream(Part::Wait)), Steps::default()]
             }
             None => [(&self.profile.up, Part::Up), (&self.profile.down, Part::Down)].map(
                 |(way, part): (&Way, Part)| {

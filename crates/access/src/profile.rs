@@ -63,7 +63,10 @@ pub struct Grid {
     pub offset: Duration,
 }
 
-/// Round trip of the link; half of each value belongs to each direction.
+/// Round trip of the link.
+///
+/// Half of the floor belongs to each direction. All of the wait belongs to the direction up, whose transmissions are
+/// scheduled by request (Garcia and others, LEO-NET 2025): were it halved, a probe would see two different values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundTrip {

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from skyhop import _core
-from skyhop.data.arrays import FloatArray, IntArray
+from skyhop.analysis.access_process import RANKS, by_steps, process, quantile_table
+from skyhop.analysis.portrait_grid import Grid
+from skyhop.data.arrays import BoolArray, FloatArray, IntArray
+from skyhop.telemetry.measured_link import RoundTrips
 
 SETTLED_S = 0.5
 """Time after a mark from which on waits count as those of the rest of the slot."""
@@ -20,24 +23,14 @@ STALL_MS = 100.0
 """Excess that counts as an outage rather than as a wait."""
 HOLE_MS = 40.0
 """Excess at a mark that counts as a hole: above the 99th percentile of waits on measured links."""
-LAGS = (1, 2, 5, 10, 20, 50)
+SLOW_INTERVALS = (5, 10, 20, 40, 80)
+"""Time constants of the slow part of waits among which the fit chooses, in probes."""
+FLOOR_SLOTS = 1000
+"""Number of slots from which the steps of the floor are drawn."""
+ROUNDS = 12
+"""Number of corrections of the drawn waits."""
+LAGS = (1, 2, 5, 10, 50)
 """Lags of the autocorrelation that the fit compares, in probes."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Marks of the grid on the clock of the probes: `period_s`, and the time `mark_s` of one mark."""
-
-    period_s: float
-    mark_s: float
-
-    def slots(self, times_s: FloatArray) -> IntArray:
-        """Number of the slot of each time."""
-        return np.floor((times_s - self.mark_s) / self.period_s).astype(int)
-
-    def phases_s(self, times_s: FloatArray) -> FloatArray:
-        """Time since the last mark, from 0 to less than the period."""
-        return (times_s - self.mark_s) % self.period_s
 
 
 @dataclass(frozen=True)
@@ -56,16 +49,18 @@ class Probes:
     floors_ms: FloatArray
     phases_s: FloatArray
     slots: IntArray
+    """Number of the slot of each probe, counted from the first."""
 
     @classmethod
-    def of(cls, sent_s: FloatArray, rtt_ms: FloatArray, grid: Grid) -> Probes:
+    def of(cls, trips: RoundTrips, start_ns: int, grid: Grid) -> Probes:
         """Excess of each probe; slots that the log covers in part only are included."""
+        sent_s = trips.answered_s - trips.rtt_ms / 1e3
         order = np.argsort(sent_s, kind="stable")
-        sent_s, rtt_ms = sent_s[order], rtt_ms[order]
-        slots = grid.slots(sent_s)
+        sent_s, rtt_ms = sent_s[order], trips.rtt_ms[order]
+        slots, phases_s = grid.phases(start_ns, sent_s)
         numbers, index = np.unique(slots, return_inverse=True)
         floors = np.array([np.percentile(rtt_ms[slots == slot], 2) for slot in numbers])
-        return cls(sent_s, rtt_ms - floors[index], floors, grid.phases_s(sent_s), index)
+        return cls(sent_s, rtt_ms - floors[index], floors, phases_s, index)
 
     @property
     def interval_s(self) -> float:
@@ -73,42 +68,30 @@ class Probes:
         return float(np.median(np.diff(self.sent_s)))
 
     @property
-    def is_wait(self) -> FloatArray:
+    def is_wait(self) -> BoolArray:
         """Whether each probe shows a wait: it is neither near a mark nor in an outage."""
         settled = (self.phases_s > SETTLED_S) & (self.phases_s < self.phases_s.max() - 0.1)
         return settled & (self.excess_ms < STALL_MS)
 
 
-def round_trip_parts(logs: list[Probes], period_s: float) -> dict[str, Any]:
-    """Return the tables `round_trip` and `reconfiguration` of a profile, fitted to `logs`."""
+def round_trip_parts(
+    logs: list[Probes], period_s: float, *, has_grid: bool = True
+) -> dict[str, Any]:
+    """Return the tables `round_trip`, `reconfiguration` and `outages`, fitted to `logs`."""
     waits = np.concatenate([log.excess_ms[log.is_wait] for log in logs])
-    target = np.quantile(waits, _core.access_ranks())
+    target = np.quantile(waits, RANKS)
     # The floor is the 2nd percentile of a slot, so that some waits are negative.
     shift = float(min(0.0, target[0]))
-    floors = np.concatenate([log.floors_ms for log in logs]) + shift
+    floors = [log.floors_ms + shift for log in logs]
     wait = fitted_wait(target - shift, logs, period_s)
     return {
         "round_trip": {
-            "floor_ms": process(np.quantile(floors, _core.access_ranks()), period_s, slot=1.0),
+            "floor_ms": by_steps(floors, period_s, _lowest_by_slot(wait, period_s)),
             "wait_ms": wait,
         },
-        **reconfiguration(logs, wait),
+        **(reconfiguration(logs) if has_grid else {}),
+        **outages(logs),
     }
-
-
-def process(
-    quantiles: FloatArray, every_s: float, *, slot: float = 0.0, slow: float = 0.0, slow_s: float = 0
-) -> dict[str, Any]:
-    """Return the table of a process: its quantiles at the core's ranks, and its memory."""
-    table: dict[str, Any] = {
-        "quantiles": [float(f"{value:.4g}") for value in np.maximum.accumulate(quantiles)],
-        "every": f"{round(every_s * 1e6)} us",
-    }
-    if slot:
-        table["slot"] = round(slot, 3)
-    if slow:
-        table |= {"slow": round(slow, 3), "slow_time": f"{round(slow_s * 1e3)} ms"}
-    return table
 
 
 def fitted_wait(target: FloatArray, logs: list[Probes], period_s: float) -> dict[str, Any]:
@@ -118,30 +101,37 @@ def fitted_wait(target: FloatArray, logs: list[Probes], period_s: float) -> dict
     drawn ones after a fall; the quantiles of the draw are corrected until the probes' match.
     """
     interval_s = float(np.median([log.interval_s for log in logs]))
-    wanted = np.mean([memory(log.excess_ms, log.is_wait) for log in logs], axis=0)
+    wanted = np.mean([memory(log.excess_ms, log.is_wait, log.slots) for log in logs], axis=0)
     best: tuple[float, dict[str, Any]] | None = None
     for slot in (0.0, 0.1, 0.2, 0.3, 0.4):
         for slow in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
-            for slow_s in (10 * interval_s, 30 * interval_s, 100 * interval_s) if slow else (0.0,):
+            for intervals in SLOW_INTERVALS if slow else (0,):
+                slow_s = intervals * interval_s
                 found = process(target, interval_s, slot=slot, slow=slow, slow_s=slow_s)
                 seen = probed(found, period_s, seed=1, slots=40)
-                miss = float(np.sum((memory(seen, np.full(len(seen), True)) - wanted) ** 2))
+                slots = np.arange(len(seen)) * 40 // len(seen)
+                drawn = memory(seen, np.full(len(seen), True), slots)
+                miss = float(np.sum((drawn - wanted) ** 2))
                 if best is None or miss < best[0]:
                     best = (miss, found)
     assert best is not None
     return _corrected(best[1], target, period_s)
 
 
+def _lowest_by_slot(wait: dict[str, Any], period_s: float) -> FloatArray:
+    """Deviations of the slots' 2nd percentiles of waits in ms, which add to the floor's steps."""
+    seen = np.array_split(probed(wait, period_s, seed=2, slots=FLOOR_SLOTS), FLOOR_SLOTS)
+    lowest = np.array([np.percentile(slot, 2) for slot in seen])
+    return lowest - np.median(lowest)
+
+
 def _corrected(wait: dict[str, Any], target: FloatArray, period_s: float) -> dict[str, Any]:
     """Change the quantiles of a process until those of its probes are `target`."""
     quantiles = target.copy()
-    for seed in range(8):
+    for seed in range(ROUNDS):
         seen = np.quantile(probed({**wait, "quantiles": list(quantiles)}, period_s, seed), RANKS)
-        quantiles = np.maximum.accumulate(np.maximum(0.0, quantiles + 0.7 * (target - seen)))
+        quantiles = np.maximum.accumulate(np.maximum(0.0, quantiles + 0.5 * (target - seen)))
     return {**wait, "quantiles": [float(f"{value:.4g}") for value in quantiles]}
-
-
-RANKS = np.array(_core.access_ranks())
 
 
 def probed(wait: dict[str, Any], period_s: float, seed: int, slots: int = 200) -> FloatArray:
@@ -153,33 +143,63 @@ def probed(wait: dict[str, Any], period_s: float, seed: int, slots: int = 200) -
     return np.maximum.accumulate(sent_ms + drawn) - sent_ms
 
 
-def memory(values: FloatArray, counts: FloatArray) -> FloatArray:
-    """Autocorrelation at `LAGS` of the values that count."""
-    deviation = np.where(counts, values, np.nan)
-    deviation = deviation - np.nanmean(deviation)
-    variance = np.nanmean(deviation**2)
-    return np.array([np.nanmean(deviation[lag:] * deviation[:-lag]) / variance for lag in LAGS])
+def memory(values: FloatArray, counts: BoolArray, slots: IntArray) -> FloatArray:
+    """Memory of the values that count: in a slot, and from slot to slot.
+
+    Returns:
+        Autocorrelation of the deviations from the slots' means at `LAGS`, and the share of the
+        variance that the slots' means have.
+    """
+    known = np.where(counts, values, np.nan)
+    sums = np.bincount(slots, np.where(counts, values, 0.0))
+    means = sums / np.maximum(np.bincount(slots, counts), 1)
+    inside = known - means[slots]
+    variance = np.nanmean(inside**2)
+    correlations = [np.nanmean(inside[lag:] * inside[:-lag]) / variance for lag in LAGS]
+    return np.array([*correlations, 1 - variance / np.nanvar(known)])
 
 
-def reconfiguration(logs: list[Probes], wait: dict[str, Any]) -> dict[str, Any]:
+def reconfiguration(logs: list[Probes]) -> dict[str, Any]:
     """Return the table `reconfiguration`: holes at the marks, and the waits that follow them."""
-    holes, marks, settling = [], 0, []
-    for log in logs:
-        found = _holes(log)
-        marks += found[1]
-        holes += found[0]
-        settling += found[2]
+    found = [_holes(log) for log in logs]
+    usual = float(np.mean(np.concatenate([log.excess_ms[log.is_wait] for log in logs])))
+    settling = [wait_ms / usual for _, _, after in found for wait_ms in after]
+    holes = [hole for ours, _, _ in found for hole in ours]
+    return holes_table((holes, sum(marks for _, marks, _ in found), settling))
+
+
+def holes_table(found: tuple[list[tuple[float, float]], int, list[float]]) -> dict[str, Any]:
+    """Return the table `reconfiguration` for holes, the number of marks, and waits over usual ones."""
+    holes, marks, settling = found
     if not holes:
         return {}
     begins_ms, lasts_ms = np.array(holes).T
-    usual = float(np.mean(np.concatenate([log.excess_ms[log.is_wait] for log in logs])))
+    table = {
+        "share": round(min(1.0, len(holes) / marks), 3),
+        "hole_ms": quantile_table(lasts_ms),
+        "begin_ms": quantile_table(begins_ms),
+    }
+    if settling:
+        table |= {"settling_ms": 250.0, "settling_factor": round(max(1.0, float(np.mean(settling))), 2)}
+    return {"reconfiguration": table}
+
+
+def outages(logs: list[Probes]) -> dict[str, Any]:
+    """Return the table `outages`: excesses above `STALL_MS` outside the marks."""
+    lasts_ms: list[float] = []
+    for log in logs:
+        rest = (log.phases_s > SETTLED_S) & (log.phases_s < log.phases_s.max() - 0.1)
+        stalled = np.flatnonzero(rest & (log.excess_ms >= STALL_MS))
+        for run in np.split(stalled, np.flatnonzero(np.diff(stalled) > 1) + 1):
+            if len(run):
+                lasts_ms.append(float(log.excess_ms[run].max()))
+    hours = sum(float(np.ptp(log.sent_s)) for log in logs) / 3600
+    if not lasts_ms:
+        return {}
     return {
-        "reconfiguration": {
-            "share": round(len(holes) / marks, 3),
-            "hole_ms": [float(f"{v:.3g}") for v in np.quantile(lasts_ms, RANKS)],
-            "begin_ms": [float(f"{v:.3g}") for v in np.quantile(begins_ms, RANKS)],
-            "settling_ms": 250.0,
-            "settling_factor": round(max(1.0, float(np.mean(settling)) / usual), 2),
+        "outages": {
+            "per_hour": float(f"{len(lasts_ms) / hours:.3g}"),
+            "lasts_ms": quantile_table(np.array(lasts_ms)),
         }
     }
 

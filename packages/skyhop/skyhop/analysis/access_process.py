@@ -1,0 +1,126 @@
+"""Processes of access profiles: their tables, and the memory that a series shows.
+
+A process has a distribution, by its quantiles at the core's ranks, and a memory, by the shares of
+the variance of its normal scores (`crates/access/src/process.rs`).
+"""
+
+from __future__ import annotations
+
+import json
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from skyhop import _core
+from skyhop.data.arrays import BoolArray, FloatArray
+
+RANKS = np.array(_core.access_ranks())
+"""Ranks of the values in tables of quantiles."""
+_LAGS = np.array([1, 2, 5, 10, 20, 50])
+_SLOT_LAGS = (1, 2, 4, 8)
+_NOTABLE = 0.02
+"""Autocorrelation below which a process counts as without memory."""
+_NOTABLE_SLOT = 0.1
+"""The same for values by slot, of which there are few."""
+
+
+def quantile_table(values: FloatArray) -> list[float]:
+    """Return the quantiles of values at the core's ranks, with four digits."""
+    return [float(f"{value:.4g}") for value in np.quantile(values, RANKS)]
+
+
+def process(
+    quantiles: FloatArray, every_s: float, *, slot: float = 0.0, slow: float = 0.0, slow_s: float = 0
+) -> dict[str, Any]:
+    """Return the table of a process: its quantiles at the core's ranks, and its memory."""
+    table: dict[str, Any] = {
+        "quantiles": [float(f"{value:.4g}") for value in np.maximum.accumulate(quantiles)],
+        "every": f"{round(every_s * 1e6)} us",
+    }
+    if slot:
+        table["slot"] = round(slot, 3)
+    if slow:
+        table |= {"slow": round(slow, 3), "slow_time": f"{round(slow_s * 1e3)} ms"}
+    return table
+
+
+def of_steps(
+    values: FloatArray, counts: BoolArray, step_s: float, *, with_slot: bool = False
+) -> dict[str, Any]:
+    """Return a process with the distribution and the memory of values in equal steps.
+
+    Args:
+        values: values of all steps.
+        counts: whether each step counts.
+        step_s: duration of a step.
+        with_slot: whether what is left of the memory after 50 steps belongs to the slot.
+    """
+    slot, slow, slow_s = _shares(values, counts, step_s, with_slot=with_slot)
+    return process(np.quantile(values[counts], RANKS), step_s, slot=slot, slow=slow, slow_s=slow_s)
+
+
+def by_steps(series: list[FloatArray], period_s: float, other: FloatArray) -> dict[str, Any]:
+    """Return a process with one value for each slot, whose median step is as measured.
+
+    Floors change between a few levels, so that a few large steps would govern their
+    autocorrelation.
+
+    Args:
+        series: values of consecutive slots, one array for each log.
+        period_s: duration of a slot.
+        other: what something else adds to the values of slots, independent from slot to slot.
+    """
+    quantiles = np.quantile(np.concatenate(series), RANKS)
+    wanted = float(np.median(np.concatenate([np.abs(np.diff(values)) for values in series])))
+    best = (np.inf, 0.0)
+    for slow_s in period_s * np.geomspace(0.1, 30, 30):
+        table = process(quantiles, period_s, slow=1.0, slow_s=float(slow_s))
+        drawn = np.array(_core.draw_process(json.dumps(table), len(other), 1, 1)) + other
+        best = min(best, (abs(float(np.median(np.abs(np.diff(drawn)))) - wanted), float(slow_s)))
+    return process(quantiles, period_s, slow=1.0, slow_s=best[1])
+
+
+def by_slot(values: FloatArray, period_s: float) -> dict[str, Any]:
+    """Return a process with one value for each slot, whose memory lasts over slots."""
+    scores = normal_scores(values)
+    lags = [lag for lag in _SLOT_LAGS if 4 * lag < len(values)]
+    wanted = np.array([float(np.mean(scores[lag:] * scores[:-lag])) for lag in lags])
+    slow, slow_s = 0.0, 0.0
+    if len(wanted) and wanted[0] > _NOTABLE_SLOT:
+        slow, slow_s = _exponential(np.array(lags) * period_s, wanted, period_s)
+    return process(np.quantile(values, RANKS), period_s, slow=slow, slow_s=slow_s)
+
+
+def _shares(
+    values: FloatArray, counts: BoolArray, step_s: float, *, with_slot: bool
+) -> tuple[float, float, float]:
+    """Shares of the score's variance (slot, slow) and time constant of the slow share in s."""
+    scores = np.full(len(values), np.nan)
+    scores[counts] = normal_scores(values[counts])
+    wanted = np.array([float(np.nanmean(scores[lag:] * scores[:-lag])) for lag in _LAGS])
+    slot = float(np.clip(wanted[-1], 0.0, 0.9)) if with_slot else 0.0
+    rest = wanted - slot
+    if rest[0] < _NOTABLE:
+        return slot, 0.0, 0.0
+    slow, slow_s = _exponential(_LAGS * step_s, rest, step_s)
+    return slot, min(slow, 1.0 - slot), slow_s
+
+
+def _exponential(times_s: FloatArray, wanted: FloatArray, step_s: float) -> tuple[float, float]:
+    """Share and time constant of the exponential that is nearest to an autocorrelation."""
+    best = (np.inf, 0.0, step_s)
+    for slow_s in step_s * np.geomspace(0.5, 100, 40):
+        shape = np.exp(-times_s / slow_s)
+        share = float(np.clip(shape @ wanted / (shape @ shape), 0.0, 1.0))
+        miss = float(np.sum((share * shape - wanted) ** 2))
+        best = min(best, (miss, share, float(slow_s)))
+    return best[1], best[2]
+
+
+def normal_scores(values: FloatArray) -> FloatArray:
+    """Quantiles of the standard normal distribution at the ranks of the values."""
+    ranks = np.empty(len(values))
+    ranks[np.argsort(values, kind="stable")] = (np.arange(len(values)) + 0.5) / len(values)
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(rank) for rank in ranks])

@@ -19,7 +19,7 @@ from skyhop.telemetry.measured_link import Series
 
 BEFORE_MARK_S, AFTER_MARK_S = 2.0, 1.0
 """Parts of a slot that the fit looks at by phase; the rest counts as the middle of the slot."""
-PHASE_STEP_S = 0.25
+PHASE_STEP_S = 0.1
 PHASE_NOTABLE = 0.07
 """Deviation from the middle of the slot from which on a phase has a factor of its own."""
 LOWEST = 0.001
@@ -135,7 +135,7 @@ def _rate_parts(steps: Steps, rate_mbps: FloatArray) -> dict[str, Any]:
 
 def _phase_parts(steps: Steps) -> list[tuple[float, float, BoolArray]]:
     """Parts of a slot near its marks: begin and end after the mark, and the steps in each."""
-    edges = np.arange(-BEFORE_MARK_S, AFTER_MARK_S + 1e-9, PHASE_STEP_S)
+    edges = np.arange(-BEFORE_MARK_S, AFTER_MARK_S + 1e-9, PHASE_STEP_S).round(3)
     period_s = steps.period_s
     since = np.where(steps.since_s > period_s / 2, steps.since_s - period_s, steps.since_s)
     return [(low, high, (since >= low) & (since < high)) for low, high in pairwise(edges)]
@@ -188,17 +188,28 @@ def _runs(steps: Steps, loss: FloatArray) -> list[_Run]:
             # The lost probes of a step are taken as consecutive: a burst in which all is lost.
             runs.append(_Run(int(first), mean * step_ms, 1.0, is_short=True))
         else:
-            runs.append(_Run(int(first), (end - first) * step_ms, mean, is_short=False))
+            # A burst begins and ends within steps, so that it is shorter than the steps it touches.
+            shorter = end - first - 1
+            loss_inside = min(1.0, mean * (end - first) / shorter)
+            runs.append(_Run(int(first), shorter * step_ms, loss_inside, is_short=False))
     return runs
 
 
 def _kind(steps: Steps, runs: list[_Run]) -> dict[str, Any]:
     begins = np.zeros(len(steps.since_s))
-    begins[[run.first for run in runs]] = 1
-    usual = float(np.mean(begins[steps.middle])) / steps.step_s
+    for run in runs:
+        inside = slice(run.first + 1, run.first + 1 + int(run.lasts_ms / steps.step_s / 1e3))
+        begins[inside] = np.nan
+        begins[run.first] = 1
+    usual = float(np.nanmean(begins[steps.middle]))
+    phases = _phases(steps, begins) if usual > 0 else []
+    for part in phases:
+        # The share of steps in which a burst begins, as the rate of a process.
+        share = min(0.99, usual * part["factor"])
+        part["factor"] = round(float(np.log1p(-share) / np.log1p(-usual)), 2)
     return {
-        "per_second": float(f"{usual:.4g}"),
-        "phases": _phases(steps, begins) if usual > 0 else [],
+        "per_second": float(f"{-np.log1p(-usual) / steps.step_s:.4g}"),
+        "phases": phases,
         "lasts_ms": quantile_table(np.array([run.lasts_ms for run in runs])),
         "loss": quantile_table(np.array([run.loss for run in runs])),
     }

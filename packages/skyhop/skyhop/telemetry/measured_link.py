@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from skyhop.errors import InputError
 from skyhop.telemetry.importers import lagos, leocc, mahimahi
 from skyhop.telemetry.importers.input_file import InputFile, Options, iso_ns, read_input
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Direction = Literal["up", "down"]
 DIRECTIONS: tuple[Direction, Direction] = ("up", "down")
 
@@ -39,6 +42,8 @@ _PROBES = ("ping", "irtt", "atlas", "csv")
 _PING_S = 0.012
 """Interval in seconds at which the delay of a path file is sampled."""
 _MOST_PINGS = 2_000_000
+FINE_S = 0.01
+"""Time between two changes of a rate up to which a path tells the packets of each ms."""
 _PARTS = 10
 """Number of points in a step at which a path's values are averaged."""
 _PACKET_BYTES = 1500
@@ -130,7 +135,7 @@ def read_measured_link(
         record = run_record(read_run(source, force_size=force_size))
         return _of_run(name, record, direction)
     if _is_parquet(source):
-        return _of_path(name, read_path(source, force_size=force_size), direction)
+        return link_of_path(name, read_path(source, force_size=force_size), direction)
     text = read_input(source, Options(direction=direction))
     if lagos.matches(text):
         return _of_steps(name, text)
@@ -170,7 +175,7 @@ def _of_log(name: str, text: InputFile, direction: str | None) -> MeasuredLink:
         options["direction"] = direction
     path = import_path(text.file, **options)
     notes = (path.account,) if path.account else ()
-    return _of_path(name, path, direction, str(path.header["source"]), notes)
+    return link_of_path(name, path, direction, str(path.header["source"]), notes)
 
 
 def _of_probes(name: str, text: InputFile, read: _core.RoundTrips) -> MeasuredLink:
@@ -275,15 +280,24 @@ def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     )
 
 
-def _of_path(
+def link_of_path(
     name: str,
     path: MeasuredPath,
     direction: str | None,
     what: str = "path",
     notes: tuple[str, ...] = (),
 ) -> MeasuredLink:
-    """Sample a path: its round trips as a ping would, its delays, rates and losses by step."""
-    record, loss = path_record(path), path.frames.sort("t_ns")["loss"]
+    """Sample a path: its round trips as a ping would, its delays, rates and losses by step.
+
+    Args:
+        name: name of the measurement.
+        path: the path.
+        direction: "up" or "down", the direction from its end `from` to its end `to`; by default
+            that which its header tells.
+        what: kind of the measurement, for headings.
+        notes: remarks on what was taken from the input.
+    """
+    record, frames = path_record(path), path.frames.sort("t_ns")
     there, back = _forward(record.header, direction)
     start_ns = iso_ns(str(record.header.get("start") or ""))
     series = {
@@ -291,15 +305,17 @@ def _of_path(
         for way, delays in ((there, record.delay_ms), (back, record.delay_back_ms))
         if np.nanmax(delays, initial=0) > 0
     }
-    if np.isfinite(record.rate_mbps).any() or loss.is_not_null().any():
-        lost = np.asarray(loss.cast(float).fill_null(np.nan).to_numpy(), dtype=np.float64)
-        series[there] = Series(
-            0.0,
-            STEP_S,
-            _held_or_none(record, record.rate_mbps),
-            series[there].delay_ms if there in series else None,
-            _held_or_none(record, lost),
-        )
+    for way, suffix in ((there, ""), (back, "_back")):
+        rate_mbps = _column(frames, f"rate{suffix}_bps") / 1e6
+        loss = _column(frames, f"loss{suffix}")
+        if np.isfinite(rate_mbps).any() or np.isfinite(loss).any():
+            series[way] = Series(
+                0.0,
+                STEP_S,
+                _held_or_none(record, rate_mbps),
+                series[way].delay_ms if way in series else None,
+                _held_or_none(record, loss),
+            )
     trips = _pinged(record)
     if trips is None and not series:
         raise InputError(f"{name}: has neither delays nor rates")
@@ -311,12 +327,42 @@ def _of_path(
         record.duration_s,
         trips,
         series,
-        notes=notes,
+        _packets_per_ms(record, frames, (there, back)),
+        notes,
     )
+
+
+def _column(frames: pl.DataFrame, name: str) -> FloatArray:
+    """Return a column of frames as numbers, NaN where a value is missing."""
+    if name not in frames.columns:
+        return np.full(frames.height, np.nan)
+    return np.asarray(frames[name].cast(float).fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+
+def _packets_per_ms(
+    record: PathRecord, frames: pl.DataFrame, ways: tuple[Direction, Direction]
+) -> IntArray | None:
+    """Return the packets that a path whose rate changes within 10 ms carries in each ms.
+
+    They are those of the direction down if its rate changes that fast.
+    """
+    columns = dict(zip(ways, ("rate_bps", "rate_back_bps"), strict=True))
+    rate_bps = _column(frames, columns["down"])
+    changes_s = record.t_s[1:][np.diff(rate_bps) != 0]
+    if len(changes_s) < 2 or np.median(np.diff(changes_s)) > FINE_S:  # noqa: PLR2004
+        return None
+    lasts_s = np.diff(np.append(record.t_s, record.duration_s))
+    packets = np.concatenate([[0.0], np.cumsum(np.nan_to_num(rate_bps) * lasts_s)])
+    edges_s = np.arange(int(record.duration_s * 1e3) + 1) / 1e3
+    ends_s = np.append(record.t_s, record.duration_s)
+    sent = np.interp(edges_s, ends_s, packets) / mahimahi.PACKET_BITS
+    return np.diff(np.floor(sent)).astype(np.int64)
 
 
 def _forward(header: Mapping[str, object], direction: str | None) -> tuple[Direction, Direction]:
     """Return the direction from the end `from` to the end `to` of a path, and the other one."""
+    if header.get("dish") is not None and direction is None:
+        return ("up", "down") if header["dish"] == "from" else ("down", "up")
     is_import = str(header.get("source", "")).startswith("import ")
     is_up = direction == "up" if direction is not None else not is_import
     return ("up", "down") if is_up else ("down", "up")
@@ -328,17 +374,33 @@ def _pinged(record: PathRecord) -> RoundTrips | None:
         return None
     interval_s = max(_PING_S, record.duration_s / _MOST_PINGS)
     sent_s = np.arange(0, record.duration_s, interval_s)
-    there_ms = _at(record, record.delay_ms, sent_s)
-    back_ms = _at(record, record.delay_back_ms, sent_s + np.nan_to_num(there_ms) / 1e3)
-    rtt_ms = there_ms + back_ms
+    enters_s = _entering(record, sent_s)
+    there_s = enters_s + _at(record, record.delay_ms, enters_s) / 1e3
+    if record.header.get("in_order"):
+        there_s = np.fmax.accumulate(there_s)
+    turns_s = _entering(record, np.nan_to_num(there_s))
+    back_ms = _at(record, record.delay_back_ms, turns_s)
+    rtt_ms = np.where(np.isfinite(there_s), (turns_s - sent_s) * 1e3 + back_ms, np.nan)
     known = np.isfinite(rtt_ms)
     return _in_order((sent_s + rtt_ms / 1e3)[known], rtt_ms[known]) if known.sum() > 1 else None
+
+
+def _entering(record: PathRecord, sent_s: FloatArray) -> FloatArray:
+    """Return the times at which packets enter the path: holes of access profiles hold them."""
+    enters_s = sent_s.copy()
+    if record.header.get("access") is not None:
+        for begin_s, end_s in record.events.down_spans(record.duration_s):
+            held = slice(np.searchsorted(sent_s, begin_s), np.searchsorted(sent_s, end_s))
+            enters_s[held] = end_s
+    return enters_s
 
 
 def _at(record: PathRecord, values: FloatArray, t_s: FloatArray) -> FloatArray:
     """Return values of a path's curve at times; NaN while the path is down."""
     known_s, drawn = record.curve(values)
     found = np.interp(t_s, known_s, drawn)
+    if record.header.get("access") is not None:
+        return np.asarray(found, dtype=np.float64)
     for begin_s, end_s in record.events.down_spans(record.duration_s):
         found[np.searchsorted(t_s, begin_s) : np.searchsorted(t_s, end_s)] = np.nan
     return np.asarray(found, dtype=np.float64)
@@ -346,7 +408,9 @@ def _at(record: PathRecord, values: FloatArray, t_s: FloatArray) -> FloatArray:
 
 def _sampled(record: PathRecord, values: FloatArray) -> FloatArray:
     """Return the means of a path's curve over steps."""
-    return _means(_at(record, values, _points_s(record)), _PARTS)
+    points_s = _points_s(record)
+    enters_s = _entering(record, points_s)
+    return _means(_at(record, values, enters_s) + (enters_s - points_s) * 1e3, _PARTS)
 
 
 def _held_or_none(record: PathRecord, values: FloatArray) -> FloatArray | None:

@@ -401,6 +401,70 @@ def test_a_log_of_rates_alone(tmp_path: Path) -> None:
     assert not any(key.startswith("rtt") for key in found.values)
 
 
+def test_a_directory_of_runs_stands_for_its_runs(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        skyhop.sim(SCENARIO, tmp_path / "runs" / f"seed-{seed}", sets=["run.duration=2 s"])
+    found = skyhop.portrait(tmp_path / "runs").portraits
+    assert [one.name for one in found] == ["seed-1", "seed-2"]
+
+
+def test_a_trace_of_leocc_without_its_delays(tmp_path: Path) -> None:
+    file = trace(tmp_path, [0, 8, 0, 0], 20).rename(tmp_path / "bw_down.txt")
+    (alone,) = skyhop.portrait(file, mark="0 s").portraits
+    assert "down_delay_middle_ms" not in alone.values
+    (tmp_path / "delay_down.txt").write_text("30\n" * 2000, "utf-8")
+    (found,) = skyhop.portrait(file, mark="0 s").portraits
+    assert found.values["down_delay_middle_ms"] == pytest.approx(30)
+
+
+def test_round_trips_of_seconds_with_a_rate(tmp_path: Path) -> None:
+    file = tmp_path / "history.csv"
+    rows = "".join(
+        f"{MARK_NS // 10**9 + second},{30 + second % 2},{10 + 10 * (second // 15 % 2)}\n"
+        for second in range(600)
+    )
+    file.write_text(f"unix_s,latency_ms,rate_mbps\n{rows}", "utf-8")
+    values = skyhop.portrait(file, mark="12 s").portraits[0].values
+    assert values["rtt_p5_ms"] == 30
+    # The first answer comes 30 ms after the mark, and the importer's time begins before it.
+    assert values["down_slot_p95_mbps"] == pytest.approx(20, rel=0.02)
+    assert values["down_within_spread"] < 0.2
+    assert "down_within_correlation_100ms" not in values, "a second is not ten steps"
+    assert not any("delay" in key for key in values), "halves of round trips were not measured"
+
+
+def test_capacities_of_a_format_of_telemetry(tmp_path: Path) -> None:
+    file = tmp_path / "drive_up.csv"
+    # The second drive stands before the first.
+    seconds = [*range(900, 1200), *range(300)]
+    rows = "".join(f"0,{MARK_NS // 10**9 + s},{10 + s // 900},30\n" for s in seconds)
+    file.write_text(f"segment,unix_s,mbps,speed\n{rows}", "utf-8")
+    (found,) = skyhop.portrait(file).portraits
+    assert found.what == "capacities, drive"
+    assert found.values["up_rate_p5_mbps"] == 10
+    assert found.values["up_rate_p95_mbps"] == 11
+    assert found.values["up_slot_correlation_8"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("up.trace", "1\n20000000\n", "lasts more than four hours"),
+        ("up.trace", "1\n2\n", "lasts less than two steps"),
+        ("lagos.csv", "1,2,3,4,0,0,0\n1,2,3,4,0,0,99\n1,2,3,4,0,0,198\n1,2,3,4,0,0,900000000000\n",
+         "has gaps that are too long"),
+        ("lagos.csv", "1,2,3,4,0,0,100\n1,2,3,4,0,0,0\n", "its times do not ascend"),
+        ("lagos.csv", "1,2,3,4,0,0,100\n", "fewer than two steps"),
+        ("pings.csv", "1734546419040668928,17.8\n", "fewer than two answered probes"),
+        ("notes.txt", "hello\n", "notes.txt"),
+    ],
+)  # fmt: skip
+def test_wrong_inputs_are_errors(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(InputError, match=message):
+        skyhop.portrait(tmp_path / name)
+
+
 def made(name: str, **values: float) -> Portrait:
     return Portrait(name, "made", 60, Grid(15, None, "none"), values, (), {})
 

@@ -20,6 +20,7 @@ from skyhop.analysis.portrait_packets import packet_curves, packet_rows, spectra
 from skyhop.analysis.portrait_round_trips import round_trip_curves, round_trip_rows
 from skyhop.analysis.portrait_rows import LINES, ROWS, Row
 from skyhop.analysis.portrait_series import series_curves, series_rows
+from skyhop.data.run_headers import read_run_headers
 from skyhop.errors import InputError
 from skyhop.telemetry.measured_link import MeasuredLink, plain_name, read_measured_link
 
@@ -158,7 +159,8 @@ def portrait(
     >>> skyhop.portrait("rtt.csv.gz", "runs/dish").plot()  # doctest: +SKIP
 
     Args:
-        inputs: logs of round trips, series of 100 ms, packet times, path files, run directories.
+        inputs: logs of round trips, series of 100 ms, packet times, path files, run directories,
+            directories of runs.
         against: reference logs to compare each input with, row by row.
         mark: a moment of the grid by the inputs' own clocks, such as "11.8 s", or "none" for links
             without a grid; a dictionary gives them by the names of inputs. By default the marks are
@@ -176,18 +178,18 @@ def portrait(
     period_s = _core.duration_s("--period", period)
     if period_s < 1:
         raise InputError(f'--period: expected at least 1 s, not "{period}"')
-    files = [Path(one) for one in (*inputs, *against)]
-    names = _names(files)
+    files, references = _files(inputs), _files(against)
+    names = _names([*files, *references])
     marks = _marks(mark, names)
     drawn = tuple(
         portrait_of(
             read_measured_link(file, name, direction, force_size=force_size),
-            marks.get(name, marks.get("", None)),
+            marks.get(name, marks.get("")),
             period_s,
         )
-        for file, name in zip(files, names, strict=True)
+        for file, name in zip([*files, *references], names, strict=True)
     )
-    return Portraits(drawn[: len(inputs)], drawn[len(inputs) :])
+    return Portraits(drawn[: len(files)], drawn[len(files) :])
 
 
 def portrait_of(
@@ -244,6 +246,17 @@ def judge(portrait: Portrait, references: Sequence[Portrait]) -> Judgement:
 
 def _has(portrait: Portrait, line_hz: float) -> bool:
     return any(abs(line - line_hz) <= _LINE_HZ for line in portrait.lines_hz)
+
+
+def _files(inputs: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Return the inputs; a directory of runs (`seed-1/`, …) stands for all of its runs."""
+    found: list[Path] = []
+    for source in map(Path, inputs):
+        if source.is_dir():
+            found += [run.directory for run in read_run_headers([source])]
+        else:
+            found.append(source)
+    return found
 
 
 def _names(files: Sequence[Path]) -> list[str]:

@@ -32,6 +32,8 @@ Series of 100 ms see a mark a step or two early or late.
 """
 _LEAST_SLOTS = 12
 """Least number of slots from which the marks are estimated."""
+_DIP_S = 2.0
+"""Time in seconds by which a dip of the rate may lie before its mark."""
 _EPOCH_S = 1_500_000_000
 """Time in seconds since 1970 at which a clock of its own is put for the core's estimate."""
 _CLEAR = 6.0
@@ -103,9 +105,20 @@ def find_grid(link: MeasuredLink, given_s: float | None, period_s: float = PERIO
     found_s = _estimate(link, period_s)
     if found_s is None:
         return Grid(period_s, None, "none")
-    if utc_s is not None and abs(_apart_s(found_s, utc_s, period_s)) <= _NEAR_S:
+    if utc_s is not None and abs(_apart_s(found_s, utc_s, period_s)) <= max(
+        _NEAR_S, _grain_s(link)
+    ):
         return Grid(period_s, utc_s, "utc")
     return Grid(period_s, found_s, "estimated")
+
+
+def _grain_s(link: MeasuredLink) -> float:
+    """Return the time in seconds by which coarse data leave an estimate open."""
+    if link.round_trips is not None:
+        return link.round_trips.interval_s
+    if all(one.loss is None and one.delay_ms is None for one in link.series.values()):
+        return _DIP_S
+    return max((one.step_s for one in link.series.values()), default=0.0)
 
 
 def _apart_s(one_s: float, other_s: float, period_s: float) -> float:

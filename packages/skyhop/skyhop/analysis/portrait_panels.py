@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skyhop.analysis.portrait import Portrait, Portraits
+from skyhop.analysis.portrait import Portraits
 from skyhop.analysis.portrait_curves import Curve
 from skyhop.analysis.styles import style_of_index
 from skyhop.analysis.timeline import LIGHT_GREY, Stroke, no_panel
@@ -47,6 +47,8 @@ class PortraitFigure:
     """Panels of portraits, in pairs that stand side by side on a wide figure."""
 
     title: str
+    labels: Sequence[str]
+    """Labels of the curves, in the order of the legend."""
     panels: Sequence[PortraitPanel]
     note: str
 
@@ -66,6 +68,7 @@ class _Kind:
     least_x: float | None = None
 
 
+_REFERENCE = "reference logs"
 _FROM_MARK = "time from the mark (s)"
 _SHARE = "share of the answers"
 
@@ -113,19 +116,20 @@ def portrait_figure(shown: Portraits, panel: str | None = None) -> PortraitFigur
         if panel not in names:
             raise no_panel(panel, names)
         panels = [one for one in panels if one.name == panel]
+    labels = [*(one.name for one in shown.portraits), *([_REFERENCE] if shown.references else [])]
     inputs = ", ".join(one.name for one in shown.portraits)
     grids = [f"{one.name}: {one.grid.text}" for one in shown.portraits]
-    return PortraitFigure(f"Access link: {inputs}", panels, "; ".join(grids))
+    return PortraitFigure(f"Access link: {inputs}", labels, panels, "; ".join(grids))
 
 
 def _panel(kind: _Kind, shown: Portraits) -> PortraitPanel:
-    strokes = [(one, Stroke(LIGHT_GREY, 1.0)) for one in shown.references]
+    drawn = [(_REFERENCE, one, Stroke(LIGHT_GREY, 1.0)) for one in shown.references]
     for place, one in enumerate(shown.portraits):
         style = style_of_index(place)
-        strokes.append((one, Stroke(style.colour, 1.4, style.dash, 0.95)))
+        drawn.append((one.name, one, Stroke(style.colour, 1.4, style.dash, 0.95)))
     curves = [
-        PanelCurve(_label(one, shown), one.curves[kind.key], stroke)
-        for one, stroke in strokes
+        PanelCurve(label, one.curves[kind.key], stroke)
+        for label, one, stroke in drawn
         if kind.key in one.curves
     ]
     return PortraitPanel(
@@ -133,7 +137,3 @@ def _panel(kind: _Kind, shown: Portraits) -> PortraitPanel:
         is_step=kind.around, mark_at=0.0 if kind.around else None,
         least_x=kind.least_x,
     )  # fmt: skip
-
-
-def _label(one: Portrait, shown: Portraits) -> str:
-    return one.name if one in shown.portraits else "reference logs"

@@ -64,28 +64,29 @@ def excess_key(per_cent: float) -> str:
 
 
 _TRIPS = "Round trips"
-_EXCESS = "Excess over the slot's floor"
-_MARKS = "Round trips at the marks"
+_EXCESS = "Excess"
+_MARKS = "Marks"
 _PACKETS = "Milliseconds"
 
 
 def _of_round_trips() -> Iterator[Row]:
     for share in RTT_QUANTILES:
-        yield Row(rtt_key(share), _TRIPS, quantile_name(share), "ms", WIDER_RTT)
+        yield Row(rtt_key(share), _TRIPS, f"round trip {quantile_name(share)}", "ms", WIDER_RTT)
     yield Row("floor_step_p50_ms", _TRIPS, "step of the floor, p50", "ms")
     yield Row("floor_step_p90_ms", _TRIPS, "step of the floor, p90", "ms")
     yield Row("gap_longest_ms", _TRIPS, "longest gap in the answers", "ms", is_judged=False)
     for share in EXCESS_QUANTILES:
-        yield Row(excess_key(share), _EXCESS, quantile_name(share), "ms")
+        yield Row(excess_key(share), _EXCESS,
+                  f"over the slot's floor, {quantile_name(share)}", "ms")  # fmt: skip
     for lag in MEMORY_MS:
         yield Row(f"excess_correlation_{lag}ms", _EXCESS, f"autocorrelation, {lag} ms later", "")
     yield Row("marks", _MARKS, "marks in the log", "", is_count=True, is_judged=False)
     yield Row("hole_percent", _MARKS, "marks with a hole", "%")
     yield Row("hole_p50_ms", _MARKS, "hole, median", "ms")
     yield Row("hole_longest_ms", _MARKS, "hole, longest", "ms")
-    yield Row("rtt_first_ms", _MARKS, "mean of the first 250 ms", "ms")
-    yield Row("rtt_second_ms", _MARKS, "mean of the next 250 ms", "ms")
-    yield Row("rtt_rest_ms", _MARKS, "mean of the rest", "ms")
+    yield Row("rtt_first_ms", _MARKS, "round trip, first 250 ms", "ms")
+    yield Row("rtt_second_ms", _MARKS, "round trip, next 250 ms", "ms")
+    yield Row("rtt_rest_ms", _MARKS, "round trip, rest", "ms")
 
 
 def _of_direction(way: str) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from skyhop.analysis.portrait import Portraits
-from skyhop.analysis.portrait_panels import PortraitPanel, portrait_figure
+from skyhop.analysis.portrait_panels import PortraitFigure, PortraitPanel, portrait_figure
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -63,7 +63,7 @@ def draw_portraits(
             ax = figure.add_subplot(grid[place // across, place % across])
             dress(ax)
             _draw(ax, one)
-    _add_legend(figure, content.title)
+    _add_legend(figure, content)
     note_figure(figure, content.note)
     return figure
 
@@ -101,18 +101,19 @@ def _scale(ax: Axes, panel: PortraitPanel) -> None:
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
 
 
-def _add_legend(figure: Sheet, title: str) -> None:
+def _add_legend(figure: Sheet, content: PortraitFigure) -> None:
     """Put the title and one legend of all panels above them."""
-    entries = {
+    handles = {
         label: handle
         for ax in figure.axes
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
+    labels = [label for label in dict.fromkeys(content.labels) if label in handles]
     scale = figure.laid_out.scale
     legend = figure.legend(
-        list(entries.values()), list(entries), loc="outside upper left", frameon=False,
+        [handles[label] for label in labels], labels, loc="outside upper left", frameon=False,
         ncols=_ACROSS // (2 if figure.laid_out.is_narrow else 1), fontsize=8.5 * scale,
-        title=title, title_fontsize=11 * scale, alignment="left", borderaxespad=0.2,
+        title=content.title, title_fontsize=11 * scale, alignment="left", borderaxespad=0.2,
     )  # fmt: skip
     for line in legend.get_lines():
         line.set_linewidth(2 * scale)

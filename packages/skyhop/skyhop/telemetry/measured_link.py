@@ -6,12 +6,13 @@ log of round trips        ping, irtt, RIPE Atlas, csv; irtt also has one-way del
 series of 100 ms          rates, one-way delays and losses of both directions (lagos)
 packet times              the formats of mahimahi and LeoCC
 log of rates              csv and iperf3, as `skyhop path import` reads them
+other files               capacities per second, as `skyhop telemetry import` reads them
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,8 +26,16 @@ from skyhop.data.reading import path_record, run_record
 from skyhop.data.records import LinkSeries, PathRecord, RunRecord
 from skyhop.data.runs import read_run
 from skyhop.errors import InputError
-from skyhop.telemetry.importers import lagos, leocc, mahimahi
-from skyhop.telemetry.importers.input_file import InputFile, Options, iso_ns, read_input
+from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.importers import detect_format, lagos, leocc, mahimahi
+from skyhop.telemetry.importers.input_file import (
+    SECOND_NS,
+    Importer,
+    InputFile,
+    Options,
+    iso_ns,
+    read_input,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +48,10 @@ STEP_S = 0.1
 
 _PROBES = ("ping", "irtt", "atlas", "csv")
 """Formats of logs of round trips, by their names in the core."""
+_LONGEST_MS = 4 * 3_600_000
+"""Longest packet trace in ms, as for the core: its milliseconds must fit into memory."""
+_MOST_STEPS = 20_000_000
+"""Largest number of steps of a series with its gaps, for the same reason."""
 _PING_S = 0.012
 """Interval in seconds at which the delay of a path file is sampled."""
 _MOST_PINGS = 2_000_000
@@ -50,8 +63,8 @@ _PACKET_BYTES = 1500
 """Assumed size of the packets that a run's link lost."""
 _DATA_SHARE = 0.05
 """Share of the busier direction's bytes below which a direction of a run carries only ACKs."""
-_EQUAL_MS = 1e-3
-"""Largest difference of one-way delays in ms that halves of round trips have."""
+_HALVES = 0.9
+"""Share of one-way delays that are halves of round trips, from which none was measured."""
 _UTC_FROM_NS = 10**18
 """Time in ns from which a log counts from 1970: the year 2001."""
 
@@ -144,6 +157,56 @@ def read_measured_link(
     return _of_log(name, text, direction)
 
 
+def _of_samples(name: str, text: InputFile, importer: Importer) -> MeasuredLink:
+    """Read capacities per second, which the importers of telemetry find."""
+    # Files of several drives need not be in the order of time.
+    samples = sorted(importer.samples(text), key=_time_ns)
+    columns: dict[Direction, str] = {
+        "up": "uplink_capacity_bps",
+        "down": "downlink_capacity_bps",
+    }
+    known = {way: name for way, name in columns.items() if any(s.get(name) for s in samples)}
+    if not known:
+        raise InputError(
+            f"{text.file}: the format {importer.name} has neither single round trips nor capacities"
+        )
+    begins_s = np.array([_time_ns(sample) // SECOND_NS - 1 for sample in samples])
+    series = {
+        way: Series(
+            0.0, 1.0, _spread_out(text, begins_s - begins_s[0], (s.get(key) for s in samples), 1e6)
+        )
+        for way, key in known.items()
+    }
+    start_ns = int(begins_s[0]) * SECOND_NS
+    return MeasuredLink(
+        name,
+        f"capacities, {importer.name}",
+        start_ns,
+        start_ns > _UTC_FROM_NS,
+        float(begins_s[-1] - begins_s[0] + 1),
+        series=series,
+    )
+
+
+def _time_ns(sample: Sample) -> int:
+    time_ns = sample[TIME]
+    assert isinstance(time_ns, int), "samples have a time"
+    return time_ns
+
+
+def _spread_out(
+    text: InputFile, places: IntArray, values: Iterable[object], scale: float = 1.0
+) -> FloatArray:
+    """Return values at their places in a series, divided by `scale`; NaN elsewhere."""
+    if not (np.diff(places) >= 0).all():
+        raise InputError(f"{text.file}: its times do not ascend: sort its rows by time")
+    if places[-1] >= _MOST_STEPS:
+        raise InputError(f"{text.file}: has gaps that are too long: keep one part of it")
+    whole = np.full(int(places[-1]) + 1, np.nan)
+    whole[places] = [value / scale if isinstance(value, float) else np.nan for value in values]
+    return whole
+
+
 def plain_name(source: Path) -> str:
     """Return the name of a file without its suffixes, or of a directory."""
     name = source.resolve().name
@@ -162,6 +225,9 @@ def _is_parquet(source: Path) -> bool:
 
 def _of_log(name: str, text: InputFile, direction: str | None) -> MeasuredLink:
     """Read a log of round trips; a log that has none is one of rates."""
+    importer = _importer(text)
+    if importer is not None and importer.name not in (*_PROBES, "rtt", "iperf3"):
+        return _of_samples(name, text, importer)
     if text.log_format in _PROBES:
         try:
             read = _core.read_round_trips(text.content, text.log_format, str(text.file))
@@ -169,16 +235,31 @@ def _of_log(name: str, text: InputFile, direction: str | None) -> MeasuredLink:
             if text.log_format != "csv":
                 raise
         else:
-            return _of_probes(name, text, read)
-    options = {}
-    if direction is not None and text.log_format in ("csv", "iperf3"):
-        options["direction"] = direction
-    path = import_path(text.file, **options)
+            return _of_probes(name, text, read, direction)
+    path = _imported(text, direction)
     notes = (path.account,) if path.account else ()
     return link_of_path(name, path, direction, str(path.header["source"]), notes)
 
 
-def _of_probes(name: str, text: InputFile, read: _core.RoundTrips) -> MeasuredLink:
+def _imported(text: InputFile, direction: str | None) -> MeasuredPath:
+    """Return a log as a path."""
+    options = {}
+    if direction is not None and text.log_format in ("csv", "iperf3"):
+        options["direction"] = direction
+    return import_path(text.file, text.log_format or None, **options)
+
+
+def _importer(text: InputFile) -> Importer | None:
+    """Return the importer of telemetry that knows a file; None if none does."""
+    try:
+        return detect_format(text)
+    except InputError:
+        return None
+
+
+def _of_probes(
+    name: str, text: InputFile, read: _core.RoundTrips, direction: str | None
+) -> MeasuredLink:
     answers = [(at_ns, rtt_ms) for at_ns, rtt_ms, _ in read.outcomes if rtt_ms is not None]
     if len(answers) < 2:  # noqa: PLR2004
         raise InputError(f"{text.file}: holds fewer than two answered probes")
@@ -194,7 +275,7 @@ def _of_probes(name: str, text: InputFile, read: _core.RoundTrips) -> MeasuredLi
         read.unix,
         float(trips.answered_s[-1]),
         trips,
-        _one_way_delays(text),
+        _other_columns(text, direction, rtt_ms),
         notes=(read.account,),
     )
 
@@ -204,19 +285,34 @@ def _in_order(answered_s: FloatArray, rtt_ms: FloatArray) -> RoundTrips:
     return RoundTrips(answered_s[order], rtt_ms[order])
 
 
-def _one_way_delays(text: InputFile) -> dict[Direction, Series]:
-    """Return the one-way delays of a log that measured both, by the importer of paths."""
+def _other_columns(
+    text: InputFile, direction: str | None, rtt_ms: FloatArray
+) -> dict[Direction, Series]:
+    """Return one-way delays and rates that a log of round trips has, by the importer of paths."""
     if text.log_format not in ("irtt", "csv"):
         return {}
     if text.log_format == "csv" and len(text.columns) <= 2:  # noqa: PLR2004
         return {}
-    record = path_record(import_path(text.file, text.log_format))
-    if not np.nanmax(np.abs(record.delay_ms - record.delay_back_ms), initial=0) > _EQUAL_MS:
-        return {}
-    ways: dict[Direction, FloatArray] = {"up": record.delay_ms, "down": record.delay_back_ms}
-    return {
-        way: Series(0.0, STEP_S, delay_ms=_sampled(record, values)) for way, values in ways.items()
-    }
+    path = _imported(text, direction)
+    record = path_record(path)
+    series: dict[Direction, Series] = {}
+    if not _are_halves(record.delay_ms, rtt_ms):
+        ways: dict[Direction, FloatArray] = {"up": record.delay_ms, "down": record.delay_back_ms}
+        for way, delays in ways.items():
+            series[way] = Series(0.0, _step_s(record), delay_ms=_sampled(record, delays))
+    there, _ = _forward(record.header, direction)
+    rates = _held_or_none(record, record.rate_mbps)
+    if rates is not None:
+        series[there] = replace(series.get(there, Series(0.0, _step_s(record))), rate_mbps=rates)
+    return series
+
+
+def _are_halves(delay_ms: FloatArray, rtt_ms: FloatArray) -> bool:
+    """Return whether one-way delays are halves of round trips, as the importer makes them."""
+    rtt_ns = np.rint(rtt_ms * 1e6)
+    halves_ns = np.concatenate([np.floor(rtt_ns / 2), np.ceil(rtt_ns / 2)])
+    known_ns = np.rint(delay_ms[np.isfinite(delay_ms)] * 1e6)
+    return not len(known_ns) or float(np.isin(known_ns, halves_ns).mean()) >= _HALVES
 
 
 def _of_steps(name: str, text: InputFile) -> MeasuredLink:
@@ -224,16 +320,14 @@ def _of_steps(name: str, text: InputFile) -> MeasuredLink:
     steps = list(lagos.steps(text))
     if len(steps) < 2:  # noqa: PLR2004
         raise InputError(f"{text.file}: holds fewer than two steps")
-    at_s = np.array([step.time_ns for step in steps]) / 1e9
-    if not (np.diff(at_s) > 0).all():
+    at_ns = np.array([step.time_ns for step in steps], dtype=np.int64)
+    step_ns = float(np.median(np.diff(at_ns)))
+    if not step_ns > 0:
         raise InputError(f"{text.file}: its times do not ascend: sort its rows by t_ms")
-    step_s = float(np.median(np.diff(at_s)))
-    places = np.rint((at_s - at_s[0]) / step_s).astype(np.int64)
+    places, step_s = np.rint((at_ns - at_ns[0]) / step_ns).astype(np.int64), step_ns / 1e9
 
-    def column(values: Iterator[float]) -> FloatArray:
-        whole = np.full(int(places[-1]) + 1, np.nan)
-        whole[places] = np.fromiter(values, dtype=np.float64)
-        return whole
+    def column(values: Iterable[float]) -> FloatArray:
+        return _spread_out(text, places, values)
 
     def series(get: Callable[[lagos.Step], lagos.Direction]) -> Series:
         return Series(
@@ -257,13 +351,16 @@ def _of_steps(name: str, text: InputFile) -> MeasuredLink:
 def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     """Read packet times, and LeoCC's one-way delays next to them."""
     way: Direction = "up" if mahimahi.capacity(text).startswith("up") else "down"
-    per_ms = np.bincount(np.fromiter(mahimahi.packet_times_ms(text), dtype=np.int64))
+    at_ms = np.fromiter(mahimahi.packet_times_ms(text), dtype=np.int64)
+    if at_ms[-1] > _LONGEST_MS:
+        raise InputError(f"{text.file}: lasts more than four hours: keep a part of it")
+    per_ms = np.bincount(at_ms)
     per_step = round(STEP_S * 1e3)
     steps = per_ms[: len(per_ms) // per_step * per_step].reshape(-1, per_step).sum(axis=1)
     if len(steps) < 2:  # noqa: PLR2004
         raise InputError(f"{text.file}: lasts less than two steps of {STEP_S:g} s")
     delay_ms = None
-    if leocc.matches(text):
+    if leocc.matches(text) and leocc.delay_file(text.file) is not None:
         per_delay = round(STEP_S / leocc.DELAY_STEP_S)
         known = np.full(len(steps) * per_delay, np.nan)
         delays = np.fromiter(leocc.delays_ms(text), dtype=np.float64)[: len(known)]
@@ -301,7 +398,7 @@ def link_of_path(
     there, back = _forward(record.header, direction)
     start_ns = iso_ns(str(record.header.get("start") or ""))
     series = {
-        way: Series(0.0, STEP_S, delay_ms=_sampled(record, delays))
+        way: Series(0.0, _step_s(record), delay_ms=_sampled(record, delays))
         for way, delays in ((there, record.delay_ms), (back, record.delay_back_ms))
         if np.nanmax(delays, initial=0) > 0
     }
@@ -311,7 +408,7 @@ def link_of_path(
         if np.isfinite(rate_mbps).any() or np.isfinite(loss).any():
             series[way] = Series(
                 0.0,
-                STEP_S,
+                _step_s(record),
                 _held_or_none(record, rate_mbps),
                 series[way].delay_ms if way in series else None,
                 _held_or_none(record, loss),
@@ -328,7 +425,7 @@ def link_of_path(
         trips,
         series,
         _packets_per_ms(record, frames, (there, back)),
-        notes,
+        (*notes, f"from its end from to its end to is {there}"),
     )
 
 
@@ -372,7 +469,9 @@ def _pinged(record: PathRecord) -> RoundTrips | None:
     """Return the round trips that a ping over a path would see; None for a path without delays."""
     if not np.nanmax(record.delay_ms + record.delay_back_ms, initial=0) > 0:
         return None
-    interval_s = max(_PING_S, record.duration_s / _MOST_PINGS)
+    # A log of sparse probes does not tell more by being sampled more often.
+    least_s = _grain_s(record)
+    interval_s = max(_PING_S, least_s, record.duration_s / _MOST_PINGS)
     sent_s = np.arange(0, record.duration_s, interval_s)
     enters_s = _entering(record, sent_s)
     there_s = enters_s + _at(record, record.delay_ms, enters_s) / 1e3
@@ -422,8 +521,20 @@ def _held_or_none(record: PathRecord, values: FloatArray) -> FloatArray | None:
 
 
 def _points_s(record: PathRecord) -> FloatArray:
-    count = int(record.duration_s / STEP_S + 1e-9)
-    return np.asarray((np.arange(count * _PARTS) + 0.5) * (STEP_S / _PARTS))
+    step_s = _step_s(record)
+    count = int(record.duration_s / step_s + 1e-9)
+    return np.asarray((np.arange(count * _PARTS) + 0.5) * (step_s / _PARTS))
+
+
+def _step_s(record: PathRecord) -> float:
+    """Return the step of a path's series: not finer than what was measured."""
+    return max(STEP_S, _grain_s(record))
+
+
+def _grain_s(record: PathRecord) -> float:
+    """Return the time between two measurements of an imported path in s; 0 for other paths."""
+    is_import = str(record.header.get("source", "")).startswith("import ")
+    return float(record.header.get("step_ns", 0)) / 1e9 if is_import else 0.0
 
 
 def _means(values: FloatArray, each: int) -> FloatArray:
@@ -437,8 +548,7 @@ def _means(values: FloatArray, each: int) -> FloatArray:
 def _of_run(name: str, record: RunRecord, direction: str | None) -> MeasuredLink:
     header = {} if record.path is None else record.path.header
     there, back = _forward({"source": COMPUTED, **header}, direction)
-    start = header.get("start") or record.scenario.get("path", {}).get("start")
-    start_ns = iso_ns(str(start or ""))
+    start_ns = iso_ns(str(header.get("start") or ""))
     probe = next(iter(record.probes.values()), None)
     trips = None
     if probe is not None:
@@ -451,7 +561,14 @@ def _of_run(name: str, record: RunRecord, direction: str | None) -> MeasuredLink
             'kind = "probe", and interval = "12 ms"'
         )
     return MeasuredLink(
-        name, "run", start_ns or 0, start_ns is not None, record.duration_s, trips, series
+        name,
+        "run",
+        start_ns or 0,
+        start_ns is not None,
+        record.duration_s,
+        trips,
+        series,
+        notes=(f"forward is {there}",) if series else (),
     )
 
 

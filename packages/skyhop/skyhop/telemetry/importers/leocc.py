@@ -41,7 +41,13 @@ def delays_ms(source: InputFile) -> Iterator[float]:
     Raises:
         InputError: the file is missing, or a delay is impossible.
     """
-    delays = read_input(_delay_file(source.file), source.options)
+    file = delay_file(source.file)
+    if file is None:
+        raise InputError(
+            f'{source.file}: the file of its delays is missing: put it next to it, with "delay" in '
+            'its name in place of "bw"'
+        )
+    delays = read_input(file, source.options)
     for number, line in enumerate(delays.lines, 1):
         row = Row(delays, number, {"delay": line})
         delay_ms = row.needed("delay")
@@ -63,17 +69,15 @@ def _round_trips(source: InputFile) -> Iterator[tuple[int, float]]:
         yield time_ns, rtt_ms
 
 
-def _delay_file(file: Path) -> Path:
+def delay_file(file: Path) -> Path | None:
+    """Return the file of delays next to a trace; None if there is none."""
     names = [file.name.replace("bw", "delay", 1)]
     # Each of the two files may be plain or gzipped.
     names += [f"{names[0]}.gz", names[0].removesuffix(".gz")]
     for name in names:
         if name != file.name and (file.parent / name).is_file():
             return file.parent / name
-    raise InputError(
-        f'{file}: the file of its delays is missing: put it next to it, with "delay" in its name '
-        'in place of "bw"'
-    )
+    return None
 
 
 def matches(source: InputFile) -> bool:

@@ -227,8 +227,7 @@ impl<'d> Drawing<'d> {
                 stream.value(&hole.begin_ms),
                 stream.value(&hole.hole_ms),
             );
-            let (begin, end) =
-                (mark.plus(begin_ms / 1e3), mark.plus((begin_ms + lasts_ms) / 1e3));
+            let (begin, end) = (mark.plus(begin_ms / 1e3), mark.plus((begin_ms + lasts_ms) / 1e3));
             let outage = if is_there { end.saturating_since(begin) } else { Duration::ZERO };
             PathEvent { at: begin, kind: PathEventKind::End, hop: None, outage }
         });
@@ -272,9 +271,7 @@ impl<'d> Drawing<'d> {
         });
         let rates = Steps(rates.collect());
         match &model.frames {
-            Some(frames) => {
-                self.framed(&rates, frames, &mut self.stream_of(way, WayPart::Frames))
-            }
+            Some(frames) => self.framed(&rates, frames, &mut self.stream_of(way, WayPart::Frames)),
             None => rates,
         }
     }
@@ -383,9 +380,12 @@ impl Layers {
             let (added, added_back) = (there.delay(at), back.delay(at));
             let frame = match &mut computed {
                 Some(path) => path.frame(at, added, added_back),
-                None => {
-                    Frame { at, delay: Some(added), delay_back: Some(added_back), ..Frame::default() }
-                }
+                None => Frame {
+                    at,
+                    delay: Some(added),
+                    delay_back: Some(added_back),
+                    ..Frame::default()
+                },
             };
             Frame {
                 rate: there.rate(at),

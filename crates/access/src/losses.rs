@@ -8,12 +8,7 @@ use crate::steps::Steps;
 
 /// Draw the bursts until `end`, as the loss ratio over time, which is 0 between bursts. A burst begins at the rate of
 /// its phase, and no sooner than the one before has ended.
-pub(crate) fn bursts(
-    bursts: &Bursts,
-    phases: &Phases,
-    end: Instant,
-    stream: &mut Stream,
-) -> Steps {
+pub(crate) fn bursts(bursts: &Bursts, phases: &Phases, end: Instant, stream: &mut Stream) -> Steps {
     let rates = bursts.phases.iter().map(|phase| phase.factor);
     let most_per_second = rates.fold(1.0_f64, f64::max) * bursts.per_second;
     let mut steps = Steps::default();

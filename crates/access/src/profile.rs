@@ -320,7 +320,9 @@ impl Phases {
         let first_ns = -(self.grid.since(self.start).as_nanos() as i64);
         let period_ns = self.grid.period.as_nanos() as i64;
         let end_ns = end.as_nanos() as i64;
-        (0..).map(move |mark| first_ns + mark * period_ns).take_while(move |at| *at < end_ns + period_ns)
+        (0..)
+            .map(move |mark| first_ns + mark * period_ns)
+            .take_while(move |at| *at < end_ns + period_ns)
             .map(SignedTime)
     }
 

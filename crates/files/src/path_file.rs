@@ -196,9 +196,8 @@ fn columns(frames: &[Frame]) -> Vec<Column> {
     let rates = |rate: fn(&Frame) -> Option<Rate>| -> Int64Array {
         frames.iter().map(|frame| rate(frame).map(|r| r.bits_per_second() as i64)).collect()
     };
-    let losses = |loss: fn(&Frame) -> Option<f64>| -> Float64Array {
-        frames.iter().map(loss).collect()
-    };
+    let losses =
+        |loss: fn(&Frame) -> Option<f64>| -> Float64Array { frames.iter().map(loss).collect() };
     let mut columns = vec![
         Column::required(
             "t_ns",
@@ -315,7 +314,8 @@ impl<'b> FrameColumns<'b> {
         let rate = |name: &str, column| {
             Ok::<_, String>(not_negative(name, column, row)?.map(Rate::from_bits_per_second))
         };
-        let rate_back = self.rate_back_bps.map(|column| rate("rate_back_bps", column)).transpose()?;
+        let rate_back =
+            self.rate_back_bps.map(|column| rate("rate_back_bps", column)).transpose()?;
         let loss_back = self.loss_back.map(|column| ratio("loss_back", column, row)).transpose()?;
         Ok(Frame {
             at: Instant::from_nanos(

@@ -77,7 +77,8 @@ pub fn access_profile(
     key: &str,
 ) -> Result<Profile, ScenarioError> {
     let parse = |text: &str, file: &str| {
-        Profile::parse(text, file).map_err(|error| ScenarioError::key(origin, key, error.to_string()))
+        Profile::parse(text, file)
+            .map_err(|error| ScenarioError::key(origin, key, error.to_string()))
     };
     let file = PROFILES.get_file(format!("{name}.toml"));
     if let Some(text) = file.and_then(|file| file.contents_utf8()) {
@@ -87,7 +88,8 @@ pub fn access_profile(
         let known = profile_names();
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let known = known.join(", ");
-        let what = format!("unknown access profile \"{name}\"{hint}; expected {known}, or a TOML file");
+        let what =
+            format!("unknown access profile \"{name}\"{hint}; expected {known}, or a TOML file");
         ScenarioError::key(origin, key, what)
     })?;
     parse(&read(&path)?, &path.display().to_string())
@@ -177,8 +179,7 @@ pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
 
 /// Find the user's file `name`; `None` if `name` is the name of data that comes with skyhop.
 pub(crate) fn given_file(base: &Path, name: &str) -> Option<PathBuf> {
-    let shipped =
-        constellation_names().into_iter().chain(site_list_names()).chain(profile_names());
+    let shipped = constellation_names().into_iter().chain(site_list_names()).chain(profile_names());
     find_file(base, name).filter(|_| !shipped.into_iter().any(|known| known == name))
 }
 

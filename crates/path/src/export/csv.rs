@@ -23,7 +23,8 @@ pub fn write_csv(trace: &PathTrace, output: &mut impl Write) -> io::Result<()> {
 fn write_frame(frame: &Frame, with_back: bool, output: &mut impl Write) -> io::Result<()> {
     let Frame { at, nodes, hop_delays, delay, delay_back, events, .. } = frame;
     let ns = |duration: &Duration| duration.as_nanos().to_string();
-    let bps = |rate: Option<Rate>| rate.map_or_else(String::new, |r| r.bits_per_second().to_string());
+    let bps =
+        |rate: Option<Rate>| rate.map_or_else(String::new, |r| r.bits_per_second().to_string());
     // `to_string` writes the shortest text that reads back as the same number.
     let ratio = |loss: Option<f64>| loss.map_or_else(String::new, |loss| loss.to_string());
     let mut fields = vec![

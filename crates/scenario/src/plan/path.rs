@@ -86,7 +86,8 @@ impl NamedScenario {
             seed: seed_for(run.seed, "access"),
             computed,
         };
-        skyhop_access::draw(&profile, &request).map_err(|error| self.key_error(key, error.to_string()))
+        skyhop_access::draw(&profile, &request)
+            .map_err(|error| self.key_error(key, error.to_string()))
     }
 
     /// Read the part of a path file that the run uses.
@@ -133,7 +134,9 @@ impl NamedScenario {
             PathError::Trace(TraceError::NeverConnected { .. }) => {
                 let remedy = match self.orbits().map(|path| path.relay).unwrap_or_default() {
                     Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
-                    Relay::Access | Relay::Starlink => "no gateway may be near enough: try other gateways",
+                    Relay::Access | Relay::Starlink => {
+                        "no gateway may be near enough: try other gateways"
+                    }
                     Relay::Geo => "one satellite must stand above both: try another longitude",
                     Relay::Isl => {
                         "no satellite may come that far, or only satellites of shells without links between them: \

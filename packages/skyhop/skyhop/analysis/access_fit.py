@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ STALL_MS = 100.0
 """Excess that counts as an outage rather than as a wait."""
 HOLE_MS = 40.0
 """Excess at a mark that counts as a hole: above the 99th percentile of waits on measured links."""
+BEFORE_S, AFTER_S = -0.2, 0.6
+"""Time around a mark in which a hole is looked for, which begins before half of the time after."""
+LEAST_PROBES, LEAST_COVERED = 10, 0.75
+"""Probes around a mark, and share of that time which they cover, for the mark to count."""
+SETTLING_MS = 250.0
+"""Time after a hole in which waits are longer."""
 SLOW_INTERVALS = (5, 10, 20, 40, 80)
 """Time constants of the slow part of waits among which the fit chooses, in probes."""
 FLOOR_SLOTS = 1000
@@ -67,11 +74,31 @@ class Probes:
         """Median time between two probes."""
         return float(np.median(np.diff(self.sent_s)))
 
-    @property
-    def is_wait(self) -> BoolArray:
-        """Whether each probe shows a wait: it is neither near a mark nor in an outage."""
+    @cached_property
+    def settled(self) -> BoolArray:
+        """Whether each probe is sent far from the marks."""
         settled = (self.phases_s > SETTLED_S) & (self.phases_s < self.phases_s.max() - 0.1)
-        return settled & (self.excess_ms < STALL_MS)
+        return np.asarray(settled)
+
+    @cached_property
+    def stalls(self) -> list[slice]:
+        """Probes of each stall: from an excess of `STALL_MS` until it is back at the median."""
+        ends = np.flatnonzero(self.excess_ms <= np.median(self.excess_ms))
+        found, end = [], 0
+        for begin in np.flatnonzero(self.settled & (self.excess_ms >= STALL_MS)).tolist():
+            if begin >= end:
+                later = ends[np.searchsorted(ends, begin) :]
+                end = int(later[0]) if len(later) else len(self.excess_ms)
+                found.append(slice(begin, end))
+        return found
+
+    @cached_property
+    def is_wait(self) -> BoolArray:
+        """Whether each probe shows a wait: it is neither near a mark nor in a stall."""
+        waits = self.settled.copy()
+        for stall in self.stalls:
+            waits[stall] = False
+        return waits
 
 
 def round_trip_parts(
@@ -135,12 +162,12 @@ def _corrected(wait: dict[str, Any], target: FloatArray, period_s: float) -> dic
 
 
 def probed(wait: dict[str, Any], period_s: float, seed: int, slots: int = 200) -> FloatArray:
-    """Waits in ms that probes see over a process, one probe per step in the middle of it."""
+    """Return the waits in ms that probes see over a process, one probe per step."""
     every_ms = float(wait["every"].removesuffix(" us")) / 1e3
     of_a_slot = max(1, round(period_s * 1e3 / every_ms))
     drawn = np.array(_core.draw_process(json.dumps(wait), of_a_slot * slots, of_a_slot, seed))
     sent_ms = np.arange(len(drawn)) * every_ms
-    return np.maximum.accumulate(sent_ms + drawn) - sent_ms
+    return np.asarray(np.maximum.accumulate(sent_ms + drawn) - sent_ms)
 
 
 def memory(values: FloatArray, counts: BoolArray, slots: IntArray) -> FloatArray:
@@ -156,7 +183,8 @@ def memory(values: FloatArray, counts: BoolArray, slots: IntArray) -> FloatArray
     inside = known - means[slots]
     variance = np.nanmean(inside**2)
     correlations = [np.nanmean(inside[lag:] * inside[:-lag]) / variance for lag in LAGS]
-    return np.array([*correlations, 1 - variance / np.nanvar(known)])
+    between = 1 - variance / np.nanvar(known)
+    return np.array([*correlations, between], dtype=np.float64)
 
 
 def reconfiguration(logs: list[Probes]) -> dict[str, Any]:
@@ -169,7 +197,7 @@ def reconfiguration(logs: list[Probes]) -> dict[str, Any]:
 
 
 def holes_table(found: tuple[list[tuple[float, float]], int, list[float]]) -> dict[str, Any]:
-    """Return the table `reconfiguration` for holes, the number of marks, and waits over usual ones."""
+    """Return the table `reconfiguration` for holes, the number of marks, and waits after holes."""
     holes, marks, settling = found
     if not holes:
         return {}
@@ -180,19 +208,16 @@ def holes_table(found: tuple[list[tuple[float, float]], int, list[float]]) -> di
         "begin_ms": quantile_table(begins_ms),
     }
     if settling:
-        table |= {"settling_ms": 250.0, "settling_factor": round(max(1.0, float(np.mean(settling))), 2)}
+        table |= {
+            "settling_ms": SETTLING_MS,
+            "settling_factor": round(max(1.0, float(np.mean(settling))), 2),
+        }
     return {"reconfiguration": table}
 
 
 def outages(logs: list[Probes]) -> dict[str, Any]:
-    """Return the table `outages`: excesses above `STALL_MS` outside the marks."""
-    lasts_ms: list[float] = []
-    for log in logs:
-        rest = (log.phases_s > SETTLED_S) & (log.phases_s < log.phases_s.max() - 0.1)
-        stalled = np.flatnonzero(rest & (log.excess_ms >= STALL_MS))
-        for run in np.split(stalled, np.flatnonzero(np.diff(stalled) > 1) + 1):
-            if len(run):
-                lasts_ms.append(float(log.excess_ms[run].max()))
+    """Return the table `outages`: stalls outside the marks, in which packets wait."""
+    lasts_ms = [float(log.excess_ms[stall].max()) for log in logs for stall in log.stalls]
     hours = sum(float(np.ptp(log.sent_s)) for log in logs) / 3600
     if not lasts_ms:
         return {}
@@ -205,18 +230,22 @@ def outages(logs: list[Probes]) -> dict[str, Any]:
 
 
 def _holes(log: Probes) -> tuple[list[tuple[float, float]], int, list[float]]:
-    """Holes of a log as (begin after the mark, duration) in ms, number of marks, waits after holes."""
+    """Return the holes of a log, the number of its marks, and the waits in ms after holes.
+
+    Holes are given as (begin after the mark, duration) in ms.
+    """
     holes, settling, marks = [], [], 0
     half_ms = log.interval_s * 500
     period_s = float(log.phases_s.max())
     since_s = np.where(log.phases_s > period_s / 2, log.phases_s - period_s, log.phases_s)
     mark = log.slots + (log.phases_s > period_s / 2)
     for number in np.unique(mark):
-        near = np.flatnonzero((mark == number) & (since_s > -0.2) & (since_s < 0.6))
-        if len(near) < 10 or since_s[near[0]] > -0.1 or since_s[near[-1]] < 0.4:
+        near = np.flatnonzero((mark == number) & (since_s > BEFORE_S) & (since_s < AFTER_S))
+        if len(near) < LEAST_PROBES or np.ptp(since_s[near]) < LEAST_COVERED * (AFTER_S - BEFORE_S):
             continue
         marks += 1
-        first = near[since_s[near] < 0.3][np.argmax(log.excess_ms[near[since_s[near] < 0.3]])]
+        early = near[since_s[near] < AFTER_S / 2]
+        first = early[np.argmax(log.excess_ms[early])]
         excess = float(log.excess_ms[first])
         if excess < HOLE_MS:
             continue
@@ -224,6 +253,6 @@ def _holes(log: Probes) -> tuple[list[tuple[float, float]], int, list[float]]:
         begin_ms, lasts_ms = since_s[first] * 1e3 - half_ms, excess - usual + half_ms
         holes.append((begin_ms, lasts_ms))
         end_s = (begin_ms + lasts_ms) / 1e3
-        after = near[(since_s[near] > end_s) & (since_s[near] < end_s + 0.25)]
+        after = near[(since_s[near] > end_s) & (since_s[near] < end_s + SETTLING_MS / 1e3)]
         settling += list(log.excess_ms[after])
     return holes, marks, settling

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from skyhop import _core
-from skyhop.data.arrays import BoolArray, FloatArray
+from skyhop.data.arrays import BoolArray, FloatArray, IntArray
 
 RANKS = np.array(_core.access_ranks())
 """Ranks of the values in tables of quantiles."""
+NORMAL_SCORES = np.array([NormalDist().inv_cdf(rank) for rank in RANKS])
+"""Quantiles of the standard normal distribution at `RANKS`."""
+_PAIRS = 20_000
+_LEAST_PAIRS = 4
 _LAGS = np.array([1, 2, 5, 10, 20, 50])
 _SLOT_LAGS = (1, 2, 4, 8)
 _NOTABLE = 0.02
@@ -31,7 +35,12 @@ def quantile_table(values: FloatArray) -> list[float]:
 
 
 def process(
-    quantiles: FloatArray, every_s: float, *, slot: float = 0.0, slow: float = 0.0, slow_s: float = 0
+    quantiles: FloatArray,
+    every_s: float,
+    *,
+    slot: float = 0.0,
+    slow: float = 0.0,
+    slow_s: float = 0.0,
 ) -> dict[str, Any]:
     """Return the table of a process: its quantiles at the core's ranks, and its memory."""
     table: dict[str, Any] = {
@@ -83,22 +92,50 @@ def by_steps(series: list[FloatArray], period_s: float, other: FloatArray) -> di
 
 def by_slot(values: FloatArray, period_s: float) -> dict[str, Any]:
     """Return a process with one value for each slot, whose memory lasts over slots."""
-    scores = normal_scores(values)
-    lags = [lag for lag in _SLOT_LAGS if 4 * lag < len(values)]
-    wanted = np.array([float(np.mean(scores[lag:] * scores[:-lag])) for lag in lags])
-    slow, slow_s = 0.0, 0.0
-    if len(wanted) and wanted[0] > _NOTABLE_SLOT:
-        slow, slow_s = _exponential(np.array(lags) * period_s, wanted, period_s)
-    return process(np.quantile(values, RANKS), period_s, slow=slow, slow_s=slow_s)
+    quantiles = np.quantile(values, RANKS)
+    lags = np.array([lag for lag in _SLOT_LAGS if _LEAST_PAIRS * lag < len(values)], dtype=int)
+    wanted = score_correlations(quantiles, _correlations(values, lags))
+    if not len(wanted) or wanted[0] <= _NOTABLE_SLOT:
+        return process(quantiles, period_s)
+    slow, slow_s = _exponential(lags * period_s, wanted, period_s)
+    return process(quantiles, period_s, slow=slow, slow_s=slow_s)
+
+
+def _correlations(values: FloatArray, lags: IntArray) -> FloatArray:
+    """Return the autocorrelation at lags; missing values are NaN."""
+    deviation = values - np.nanmean(values)
+    variance = np.nanmean(deviation**2)
+    found = [np.nanmean(deviation[lag:] * deviation[:-lag]) / variance for lag in lags]
+    return np.asarray(found, dtype=np.float64)
+
+
+def score_correlations(quantiles: FloatArray, wanted: FloatArray) -> FloatArray:
+    """Return the correlations of normal scores that give values the correlations `wanted`.
+
+    Values with a long tail correlate less than their scores.
+    """
+    first, other = np.random.default_rng(1).standard_normal((2, _PAIRS))
+    values = np.interp(first, NORMAL_SCORES, quantiles)
+    if values.std() == 0:
+        return np.zeros(len(wanted))
+    steps = np.linspace(0.0, 1.0, 21)
+    seen = [
+        np.corrcoef(
+            values,
+            np.interp(step * first + np.sqrt(1 - step**2) * other, NORMAL_SCORES, quantiles),
+        )[0, 1]
+        for step in steps
+    ]
+    return np.asarray(np.interp(wanted, np.maximum.accumulate(seen), steps), dtype=np.float64)
 
 
 def _shares(
     values: FloatArray, counts: BoolArray, step_s: float, *, with_slot: bool
 ) -> tuple[float, float, float]:
-    """Shares of the score's variance (slot, slow) and time constant of the slow share in s."""
-    scores = np.full(len(values), np.nan)
-    scores[counts] = normal_scores(values[counts])
-    wanted = np.array([float(np.nanmean(scores[lag:] * scores[:-lag])) for lag in _LAGS])
+    """Return the shares of the score's variance (slot, slow), and the slow share's time in s."""
+    known = np.where(counts, values, np.nan)
+    quantiles = np.quantile(values[counts], RANKS)
+    wanted = score_correlations(quantiles, _correlations(known, _LAGS))
     slot = float(np.clip(wanted[-1], 0.0, 0.9)) if with_slot else 0.0
     rest = wanted - slot
     if rest[0] < _NOTABLE:
@@ -116,11 +153,3 @@ def _exponential(times_s: FloatArray, wanted: FloatArray, step_s: float) -> tupl
         miss = float(np.sum((share * shape - wanted) ** 2))
         best = min(best, (miss, share, float(slow_s)))
     return best[1], best[2]
-
-
-def normal_scores(values: FloatArray) -> FloatArray:
-    """Quantiles of the standard normal distribution at the ranks of the values."""
-    ranks = np.empty(len(values))
-    ranks[np.argsort(values, kind="stable")] = (np.arange(len(values)) + 0.5) / len(values)
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(rank) for rank in ranks])

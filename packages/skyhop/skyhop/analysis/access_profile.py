@@ -2,18 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
+from skyhop import _core
 from skyhop.analysis.access_fit import Probes, holes_table, round_trip_parts
 from skyhop.analysis.access_packets_fit import rate_parts
 from skyhop.analysis.access_series_fit import Steps, holes_of_series, way_parts
+from skyhop.analysis.portrait import Judgement, Portrait, judge, marks_of, portrait_of
 from skyhop.analysis.portrait_grid import Grid
-from skyhop.telemetry.measured_link import DIRECTIONS, MeasuredLink
+from skyhop.data.files import write_file
+from skyhop.data.paths import path
+from skyhop.errors import InputError
+from skyhop.telemetry.measured_link import (
+    DIRECTIONS,
+    MeasuredLink,
+    link_of_path,
+    plain_name,
+    read_measured_link,
+)
 
 UTC_PERIOD_S = 15.0
+DRAWS = 6
+"""Number of drawn paths whose mean portrait is compared with the logs'."""
+LONGEST_S = 3600.0
+"""Longest duration of each."""
+UNMEASURED_MS = 10.0
+"""One-way delay of the paths that are drawn to judge a profile without delays."""
+
+
+@dataclass(frozen=True)
+class AccessProfile:
+    """Access profile fitted to logs, with its goodness of fit.
+
+    Attributes:
+        content: the profile's tables, as in its file.
+        portraits: portraits of the logs.
+        judgement: comparison of paths drawn from the profile with the logs, row by row.
+        notes: what was taken from each log.
+    """
+
+    content: Mapping[str, Any]
+    portraits: tuple[Portrait, ...]
+    judgement: Judgement
+    notes: tuple[str, ...]
+
+    @property
+    def toml(self) -> str:
+        """Text of the profile's file, with the rows of its goodness of fit."""
+        rows = {
+            verdict.row.key: [float(f"{v:.4g}") for v in (verdict.low, verdict.high, verdict.value)]
+            for verdict in self.judgement.verdicts
+        }
+        return tomli_w.dumps({**self.content, "fit": rows})
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write the profile's file atomically.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
+        write_file(Path(file), self.toml.encode())
+
+
+def fit_access(
+    *logs: str | os.PathLike[str],
+    marks: str | Mapping[str, str] | None = None,
+    direction: str | None = None,
+    description: str | None = None,
+    source: str | None = None,
+    licence: str = "not stated",
+    date: str = "not stated",
+) -> AccessProfile:
+    """Fit an access profile to logs of one link.
+
+    Args:
+        logs: logs of round trips, series of 100 ms, packet times, logs of rates. Logs of round
+            trips are fitted together; each other part comes from the first log that tells it.
+        marks: marks of the grid, as for `portrait`.
+        direction: direction of packet times and of logs with a single rate.
+        description: what the profile describes, in one line.
+        source: where the logs come from; by default their names.
+        licence: licence of the logs.
+        date: month or year of the logs.
+
+    Raises:
+        InputError: a log cannot be read, or no log tells anything about an access link.
+    """
+    if not logs:
+        raise InputError("no log given: name at least one log of an access link")
+    files = [Path(log) for log in logs]
+    names = [plain_name(file) for file in files]
+    links = [
+        read_measured_link(file, name, direction) for file, name in zip(files, names, strict=True)
+    ]
+    given = marks_of(marks, names)
+    portraits = tuple(portrait_of(link, given.get(link.name, given.get(""))) for link in links)
+    pairs = [(link, one.grid) for link, one in zip(links, portraits, strict=True)]
+    content = {
+        "description": description or f"Access link fitted to {', '.join(names)}",
+        "source": source or ", ".join(file.name for file in files),
+        "licence": licence,
+        "date": date,
+        **fitted_profile(pairs),
+    }
+    return AccessProfile(
+        content,
+        portraits,
+        judge(_drawn(content, links, portraits), portraits),
+        tuple(one.text for one in portraits),
+    )
+
+
+def _drawn(
+    content: Mapping[str, Any], links: Sequence[MeasuredLink], portraits: Sequence[Portrait]
+) -> Portrait:
+    """Return the mean portrait of paths that are drawn from a profile."""
+    whole = dict(content)
+    if "round_trip" not in whole and not all(
+        "floor_ms" in whole.get(way, {}) for way in DIRECTIONS
+    ):
+        constant = {"quantiles": [UNMEASURED_MS] * len(_core.access_ranks()), "every": "15 s"}
+        for way in DIRECTIONS:
+            whole[way] = {**whole.get(way, {}), "floor_ms": constant}
+    duration_s = min(LONGEST_S, max(link.duration_s for link in links))
+    mark_s = next((one.grid.mark_s for one in portraits if one.grid.mark_s is not None), "none")
+    drawn = []
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "profile.toml"
+        file.write_text(tomli_w.dumps(whole), encoding="utf-8")
+        for seed in range(1, DRAWS + 1):
+            scenario = {
+                "path": {"kind": "access", "profile": str(file)},
+                "run": {"duration": f"{duration_s:.3f} s", "seed": seed},
+            }
+            link = link_of_path("drawn", path(scenario=scenario), None)
+            drawn.append(portrait_of(link, mark_s))
+    keys = set.intersection(*(set(one.values) for one in drawn))
+    means = {key: float(np.mean([one.values[key] for one in drawn])) for key in keys}
+    return replace(drawn[0], values=means)
 
 
 def fitted_profile(links: Sequence[tuple[MeasuredLink, Grid]]) -> dict[str, Any]:

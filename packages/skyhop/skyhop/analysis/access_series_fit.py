@@ -26,8 +26,8 @@ LOWEST = 0.001
 """Rank of the wait that counts as none."""
 SIGNIFICANT = 3.0
 """Standard errors by which a part of a slot deviates to have a factor of its own."""
-HOLE_REACH_S = 0.5
-"""Time after a mark in which delays may show a hole."""
+HOLE_FROM_S, HOLE_REACH_S = -0.1, 0.5
+"""Time around a mark in which delays may show a hole."""
 LEAST_RUNS = 5
 """Number of bursts from which on a kind of them is fitted."""
 
@@ -50,12 +50,13 @@ class Steps:
 
     @classmethod
     def of(cls, series: Series, start_ns: int, grid: Grid) -> Steps:
-        """Steps of a measured series."""
+        """Return the steps of a measured series."""
         count = max(
-            len(values) for values in (series.rate_mbps, series.delay_ms, series.loss)
+            len(values)
+            for values in (series.rate_mbps, series.delay_ms, series.loss)
             if values is not None
         )
-        begins_s = series.begin_s + np.arange(count) * series.step_s
+        begins_s = series.begin_s + np.arange(count, dtype=np.float64) * series.step_s
         slots, since_s = grid.phases(start_ns, begins_s)
         return cls(grid.period_s, series.step_s, slots - slots[0], since_s)
 
@@ -86,9 +87,7 @@ def _delay_parts(steps: Steps, delay_ms: FloatArray) -> dict[str, Any]:
     shift = min(0.0, float(np.quantile(excess[counts], LOWEST)))
     return {
         "floor_ms": by_slot(floors[np.isfinite(floors)] + shift, steps.period_s),
-        "wait_ms": of_steps(
-            np.maximum(excess - shift, 0.0), counts, steps.step_s, with_slot=True
-        ),
+        "wait_ms": of_steps(np.maximum(excess - shift, 0.0), counts, steps.step_s, with_slot=True),
     }
 
 
@@ -104,7 +103,7 @@ def holes_of_series(delay_ms: FloatArray, steps: Steps) -> list[tuple[float, flo
         steps.since_s > steps.period_s / 2, steps.since_s - steps.period_s, steps.since_s
     )
     for number in np.unique(numbers):
-        near = (numbers == number) & (since >= -0.1) & (since < HOLE_REACH_S)
+        near = (numbers == number) & (since >= HOLE_FROM_S) & (since < HOLE_REACH_S)
         usual = float(np.nanmedian(delay_ms[numbers == number]))
         excess = np.nan_to_num(delay_ms[near] - usual)
         area_ms2 = float(np.sum(np.maximum(excess, 0.0))) * steps.step_s * 1e3
@@ -118,10 +117,12 @@ def holes_of_series(delay_ms: FloatArray, steps: Steps) -> list[tuple[float, flo
 def _rate_parts(steps: Steps, rate_mbps: FloatArray) -> dict[str, Any]:
     numbers, index = np.unique(steps.slots, return_inverse=True)
     known = steps.middle & np.isfinite(rate_mbps)
-    levels = np.array([
-        np.mean(values) if len(values := rate_mbps[(steps.slots == slot) & known]) else np.nan
-        for slot in numbers
-    ])
+    levels = np.array(
+        [
+            np.mean(values) if len(values := rate_mbps[(steps.slots == slot) & known]) else np.nan
+            for slot in numbers
+        ]
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.where(levels[index] > 0, rate_mbps / levels[index], np.nan)
     counts = known & np.isfinite(ratios)
@@ -201,6 +202,10 @@ def _kind(steps: Steps, runs: list[_Run]) -> dict[str, Any]:
         inside = slice(run.first + 1, run.first + 1 + int(run.lasts_ms / steps.step_s / 1e3))
         begins[inside] = np.nan
         begins[run.first] = 1
+    lasts = np.array([run.lasts_ms for run in runs])
+    # Durations and losses are drawn independently, so that their product has to keep its mean.
+    losses = np.array([run.loss for run in runs])
+    losses = np.minimum(losses * (np.mean(lasts * losses) / lasts.mean() / losses.mean()), 1.0)
     usual = float(np.nanmean(begins[steps.middle]))
     phases = _phases(steps, begins) if usual > 0 else []
     for part in phases:
@@ -210,6 +215,6 @@ def _kind(steps: Steps, runs: list[_Run]) -> dict[str, Any]:
     return {
         "per_second": float(f"{-np.log1p(-usual) / steps.step_s:.4g}"),
         "phases": phases,
-        "lasts_ms": quantile_table(np.array([run.lasts_ms for run in runs])),
-        "loss": quantile_table(np.array([run.loss for run in runs])),
+        "lasts_ms": quantile_table(lasts),
+        "loss": quantile_table(losses),
     }

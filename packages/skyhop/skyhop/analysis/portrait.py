@@ -180,7 +180,7 @@ def portrait(
         raise InputError(f'--period: expected at least 1 s, not "{period}"')
     files, references = _files(inputs), _files(against)
     names = _names([*files, *references])
-    marks = _marks(mark, names)
+    marks = marks_of(mark, names)
     drawn = tuple(
         portrait_of(
             read_measured_link(file, name, direction, force_size=force_size),
@@ -268,7 +268,7 @@ def _names(files: Sequence[Path]) -> list[str]:
     ]
 
 
-def _marks(mark: str | Mapping[str, str] | None, names: Sequence[str]) -> dict[str, float | str]:
+def marks_of(mark: str | Mapping[str, str] | None, names: Sequence[str]) -> dict[str, float | str]:
     """Return the given marks by the names of inputs; that of "" is for all others."""
     given = {"": mark} if isinstance(mark, str) else dict(mark or {})
     for name in given:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli import completion
+from skyhop.cli.access_fit import FIT_HELP, Marks, fit, marks_by_input
 from skyhop.cli.figures import Footer, Height, PanelName, Width, figure_file_or_none
 from skyhop.cli.options import ForceSize, Json, group
 
@@ -47,6 +47,9 @@ def access() -> None:
     """Accept no options: the command has subcommands alone."""
 
 
+app.command("fit", help=FIT_HELP)(fit)
+
+
 @app.command("portrait", help=PORTRAIT_HELP)
 def portrait(
     inputs: Annotated[
@@ -59,14 +62,7 @@ def portrait(
             help="A reference log; repeatable. Print which rows lie within the references' range.",
         ),
     ] = None,
-    mark: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mark", metavar="[INPUT=]TIME",
-            help="A moment of the grid by the input's own clock, such as 11.8 s; none: no grid. "
-            "Of one input by its name; repeatable.",
-        ),
-    ] = None,
+    mark: Marks = None,
     period: Annotated[str, typer.Option(metavar="TIME", help="Time between two marks.")] = "15 s",
     direction: Annotated[
         str | None,
@@ -97,7 +93,7 @@ def portrait(
     found = skyhop.portrait(
         *inputs,
         against=against or (),
-        mark=_marks(mark or []),
+        mark=marks_by_input(mark),
         direction=direction,
         period=period,
         force_size=force_size,
@@ -110,15 +106,6 @@ def portrait(
         from skyhop.figures.portrait import draw_portraits
 
         wanted.write(partial(draw_portraits, found, panel=panel))
-
-
-def _marks(given: Sequence[str]) -> dict[str, str]:
-    """Return the values of `--mark` by the name of the input; "" is for all inputs."""
-    marks = {}
-    for text in given:
-        name, _, time = text.rpartition("=")
-        marks[name] = time.strip()
-    return marks
 
 
 def _print(found: Portraits) -> None:

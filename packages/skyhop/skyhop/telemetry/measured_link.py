@@ -453,7 +453,7 @@ def _packets_per_ms(
     edges_s = np.arange(int(record.duration_s * 1e3) + 1) / 1e3
     ends_s = np.append(record.t_s, record.duration_s)
     sent = np.interp(edges_s, ends_s, packets) / mahimahi.PACKET_BITS
-    return np.diff(np.floor(sent)).astype(np.int64)
+    return np.asarray(np.diff(np.floor(sent)), dtype=np.int64)
 
 
 def _forward(header: Mapping[str, object], direction: str | None) -> tuple[Direction, Direction]:
@@ -473,15 +473,20 @@ def _pinged(record: PathRecord) -> RoundTrips | None:
     least_s = _grain_s(record)
     interval_s = max(_PING_S, least_s, record.duration_s / _MOST_PINGS)
     sent_s = np.arange(0, record.duration_s, interval_s)
-    enters_s = _entering(record, sent_s)
-    there_s = enters_s + _at(record, record.delay_ms, enters_s) / 1e3
-    if record.header.get("in_order"):
-        there_s = np.fmax.accumulate(there_s)
-    turns_s = _entering(record, np.nan_to_num(there_s))
-    back_ms = _at(record, record.delay_back_ms, turns_s)
-    rtt_ms = np.where(np.isfinite(there_s), (turns_s - sent_s) * 1e3 + back_ms, np.nan)
+    there_s = _carried(record, record.delay_ms, sent_s)
+    back_s = _carried(record, record.delay_back_ms, np.nan_to_num(there_s))
+    rtt_ms = np.where(np.isfinite(there_s), (back_s - sent_s) * 1e3, np.nan)
     known = np.isfinite(rtt_ms)
     return _in_order((sent_s + rtt_ms / 1e3)[known], rtt_ms[known]) if known.sum() > 1 else None
+
+
+def _carried(record: PathRecord, values: FloatArray, sent_s: FloatArray) -> FloatArray:
+    """Return the arrival times of packets in one direction; NaN for those sent while it is down."""
+    enters_s = _entering(record, sent_s)
+    arrives_s = enters_s + _at(record, values, enters_s) / 1e3
+    if record.header.get("in_order"):
+        arrives_s = np.fmax.accumulate(arrives_s)
+    return np.asarray(arrives_s, dtype=np.float64)
 
 
 def _entering(record: PathRecord, sent_s: FloatArray) -> FloatArray:
@@ -514,10 +519,22 @@ def _sampled(record: PathRecord, values: FloatArray) -> FloatArray:
 
 def _held_or_none(record: PathRecord, values: FloatArray) -> FloatArray | None:
     """Return the means over steps of values that hold until the next frame; None without any."""
-    if not np.isfinite(values).any():
+    known = np.isfinite(values)
+    if not known.any():
         return None
-    place = np.searchsorted(record.t_s, _points_s(record), side="right") - 1
-    return _means(values[np.maximum(place, 0)], _PARTS)
+    lasts_s = np.diff(np.append(record.t_s, record.duration_s))
+    sums = _by_step(record, np.where(known, values, 0.0) * lasts_s)
+    times_s = _by_step(record, known * lasts_s)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(times_s > 0, sums / times_s, np.nan))
+
+
+def _by_step(record: PathRecord, amounts: FloatArray) -> FloatArray:
+    """Return the sums over steps of amounts that are spread evenly over their frames."""
+    whole = np.concatenate([[0.0], np.cumsum(amounts)])
+    step_s = _step_s(record)
+    edges_s = np.arange(int(record.duration_s / step_s + 1e-9) + 1) * step_s
+    return np.asarray(np.diff(np.interp(edges_s, np.append(record.t_s, record.duration_s), whole)))
 
 
 def _points_s(record: PathRecord) -> FloatArray:

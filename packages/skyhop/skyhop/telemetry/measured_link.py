@@ -252,7 +252,7 @@ def _of_steps(name: str, text: InputFile) -> MeasuredLink:
 def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     """Read packet times, and LeoCC's one-way delays next to them."""
     way: Direction = "up" if mahimahi.capacity(text).startswith("up") else "down"
-    per_ms = np.bincount(np.fromiter(mahimahi.packet_times_ms(text), dtype=np.int64))
+    per_ms = np.array(mahimahi.packets_per_ms(text), dtype=np.int64)
     per_step = round(STEP_S * 1e3)
     steps = per_ms[: len(per_ms) // per_step * per_step].reshape(-1, per_step).sum(axis=1)
     if len(steps) < 2:  # noqa: PLR2004
@@ -261,7 +261,7 @@ def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     if leocc.matches(text):
         per_delay = round(STEP_S / leocc.DELAY_STEP_S)
         known = np.full(len(steps) * per_delay, np.nan)
-        delays = np.fromiter(leocc.delays_ms(text), dtype=np.float64)[: len(known)]
+        delays = np.array(leocc.delays_ms(text), dtype=np.float64)[: len(known)]
         known[: len(delays)] = delays
         delay_ms = _means(known, per_delay)
     return MeasuredLink(

@@ -30,8 +30,8 @@ pub struct SiteRow {
     pub latitude_deg: f64,
     /// Longitude in degrees, positive to the east.
     pub longitude_deg: f64,
-    /// Height above the ellipsoid in metres.
-    #[serde(default)]
+    /// Height above the ellipsoid in metres; 0 if the list does not state it.
+    #[serde(default, deserialize_with = "sites::zero_if_empty")]
     pub altitude_m: f64,
 }
 

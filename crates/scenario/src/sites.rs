@@ -2,6 +2,7 @@
 //! (`id,name,latitude,longitude,elevation`), which have no such line.
 
 use csv::StringRecord;
+use serde::{Deserialize, Deserializer};
 use skyhop_units::Quoted;
 
 use crate::ScenarioError;
@@ -88,6 +89,11 @@ fn key_of(name: &str) -> &str {
     let known = [NAME, LATITUDE, LONGITUDE, ALTITUDE].into_iter().find(|key| is(key));
     let other = || OTHER_NAMES.iter().find(|(other, _)| is(other)).map(|(_, key)| *key);
     known.or_else(other).unwrap_or(name)
+}
+
+/// Read a number; an empty cell is 0.
+pub(crate) fn zero_if_empty<'de, D: Deserializer<'de>>(cell: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(cell)?.unwrap_or_default())
 }
 
 /// Parse a row. The error says what is wrong.

@@ -23,6 +23,7 @@ fn lists_of_other_tools_are_read() {
         "\u{feff}name,latitude_deg,longitude_deg\r\nTokyo,35.5,139.75",
         "Country,Name,Lat,Lon\nJapan,Tokyo,35.5,139.75\n",
         "name,latitude,longitude,altitude\nTokyo,35.5,139.75,0\n",
+        "name,lat,lon,altitude_m\nTokyo,35.5,139.75,\n",
         "Tokyo,35.5,139.75\n",
         "0,Tokyo,35.5,139.75\n",
         "\u{feff}0,Tokyo,35.5,139.75,0.0,-3954843.6,3354935.2,3700263.8\n",
@@ -46,6 +47,10 @@ fn an_error_names_line_and_column_in_the_users_words() {
     assert_eq!(
         of(&format!("{head}\n\nTokyo,N35,139.75\n")),
         "s.csv: line 4: latitude_deg is \"N35\"; expected a number"
+    );
+    assert_eq!(
+        of("Tokyo,35.5,139.75,high\n"),
+        "s.csv: line 1: altitude_m is \"high\"; expected a number"
     );
     assert_eq!(
         of(&format!("{head}Tokyo,35.5\n")),

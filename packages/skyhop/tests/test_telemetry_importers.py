@@ -408,6 +408,13 @@ def test_traces_of_mahimahi_are_read_as_paths_are(tmp_path: Path) -> None:
         (tmp_path / "x.trace").write_text(text)
         with pytest.raises(InputError, match=f"x.trace: {said}"):
             list(import_samples(tmp_path / "x.trace"))
+    for times_ms, packets in [
+        (range(10, 1981, 10), [100]), (range(10, 1991, 10), [100, 99 / 0.99]),
+        ((500, 2500), [1, 0]),
+    ]:  # fmt: skip
+        (tmp_path / "x.trace").write_text("".join(f"{at_ms}\n" for at_ms in times_ms))
+        rates = [sample["downlink_capacity_bps"] for sample in import_samples(tmp_path / "x.trace")]
+        assert rates == [pytest.approx(count * 1514 * 8) for count in packets]
     (tmp_path / "bw_x.txt").write_text("5\n1000\n")
     (tmp_path / "delay_x.txt").write_text("10\n-1\n")
     with pytest.raises(InputError, match=r"delay_x\.txt: line 2: the one-way delay in ms is -1"):

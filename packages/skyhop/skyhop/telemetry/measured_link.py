@@ -252,7 +252,8 @@ def _of_steps(name: str, text: InputFile) -> MeasuredLink:
 def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     """Read packet times, and LeoCC's one-way delays next to them."""
     way: Direction = "up" if mahimahi.capacity(text).startswith("up") else "down"
-    per_ms = np.array(mahimahi.packets_per_ms(text), dtype=np.int64)
+    # By the times as they are written, of which each is the end of a millisecond.
+    per_ms = np.array([0, *mahimahi.packets_per_ms(text)], dtype=np.int64)
     per_step = round(STEP_S * 1e3)
     steps = per_ms[: len(per_ms) // per_step * per_step].reshape(-1, per_step).sum(axis=1)
     if len(steps) < 2:  # noqa: PLR2004

@@ -9,7 +9,7 @@ use std::thread;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
-use skyhop_model::BufferSizes;
+use skyhop_model::{BufferSizes, without_numbers};
 use tracing::{debug, warn};
 
 use crate::error::{Context, HostError, namespaces_forbidden};
@@ -117,26 +117,28 @@ impl NetNamespace {
         Ok(connect())
     }
 
-    /// Set the sysctls of the namespace; return a warning for each setting that the kernel refused.
+    /// Set the TCP and IP settings of the namespace; return a warning for each setting that the kernel refused.
     pub fn tune(&self, tcp: &TcpSettings) -> Result<Vec<String>, HostError> {
         let sizes = |BufferSizes { initial, max }: BufferSizes| {
             format!("{LEAST_BUFFER} {} {}", initial.as_u64(), max.as_u64())
         };
         let (rmem, wmem) = (sizes(tcp.rmem), sizes(tcp.wmem));
         let switch = |on: bool| if on { "1" } else { "0" };
+        let ipv6 = "to turn IPv6 off";
         let settings = [
-            ("net/ipv6/conf/all/disable_ipv6", "1"),
-            ("net/ipv6/conf/default/disable_ipv6", "1"),
-            ("net/ipv4/tcp_rmem", &rmem),
-            ("net/ipv4/tcp_wmem", &wmem),
-            ("net/ipv4/tcp_timestamps", switch(tcp.timestamps)),
-            ("net/ipv4/tcp_sack", switch(tcp.sack)),
-            ("net/ipv4/tcp_no_metrics_save", "1"),
-            (TCP_ECN, ecn_value(tcp.ecn)),
+            ("net/ipv6/conf/all/disable_ipv6", "1", ipv6),
+            ("net/ipv6/conf/default/disable_ipv6", "1", ipv6),
+            ("net/ipv4/tcp_rmem", &rmem, "the sizes of receive buffers"),
+            ("net/ipv4/tcp_wmem", &wmem, "the sizes of send buffers"),
+            ("net/ipv4/tcp_timestamps", switch(tcp.timestamps), "the setting of TCP timestamps"),
+            ("net/ipv4/tcp_sack", switch(tcp.sack), "the setting of SACK"),
+            ("net/ipv4/tcp_no_metrics_save", "1", "to keep no values of earlier connections"),
+            (TCP_ECN, ecn_value(tcp.ecn), "the setting of ECN"),
         ];
         *self.requests_ecn.lock().unwrap_or_else(PoisonError::into_inner) = tcp.ecn;
         self.inside(|| {
-            Ok(settings.into_iter().filter_map(|(name, value)| set(name, value)).collect())
+            let refused = |(name, value, what)| set(name, value, what);
+            Ok(settings.into_iter().filter_map(refused).collect())
         })
     }
 }
@@ -145,8 +147,8 @@ fn ecn_value(requested: bool) -> &'static str {
     if requested { ECN_REQUESTED } else { ECN_ACCEPTED }
 }
 
-/// Set a sysctl of the calling thread's namespace; return a warning if the kernel refused.
-fn set(name: &str, value: &str) -> Option<String> {
+/// Set a sysctl of the calling thread's namespace; return a warning if the kernel refused `what` it is for.
+fn set(name: &str, value: &str, what: &str) -> Option<String> {
     let file = format!("/proc/sys/{name}");
     // On a kernel without IPv6 there is nothing to disable.
     if name.starts_with("net/ipv6/") && !fs::exists(&file).unwrap_or(false) {
@@ -158,8 +160,8 @@ fn set(name: &str, value: &str) -> Option<String> {
     };
     warn!(name, value, %error, "sysctl refused");
     Some(format!(
-        "{} could not be set to {value} in the namespaces: {error}",
-        name.replace('/', ".")
+        "the kernel refused {what}, so that the run has the kernel's default: {}",
+        without_numbers(&error.to_string())
     ))
 }
 
@@ -186,4 +188,21 @@ fn on_own_thread<T: Send, E: From<HostError> + Send>(
         };
         Err(panicked.into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_setting_is_named_in_words() {
+        assert_eq!(
+            set("net/ipv4/no_such_setting", "1", "the setting of SACK").as_deref(),
+            Some(
+                "the kernel refused the setting of SACK, so that the run has the kernel's default: No such file or \
+                 directory"
+            )
+        );
+        assert_eq!(set("net/ipv6/no_such_setting", "1", "to turn IPv6 off"), None);
+    }
 }

@@ -54,7 +54,9 @@ mod core {
     #[pymodule_export]
     use crate::gym::{PyAnswering, PyEpisodes, list_rewards};
     #[pymodule_export]
-    use crate::measurements::{RoundTrips, log_format, read_iperf3, read_round_trips};
+    use crate::measurements::{
+        RoundTrips, log_format, read_iperf3, read_leocc_delays, read_mahimahi, read_round_trips,
+    };
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use skyhop_convert::kind;
-use skyhop_path::import::{ImportError, parse_iperf3_intervals, parse_round_trips};
+use skyhop_path::import::{
+    ImportError, parse_iperf3_intervals, parse_leocc_delays, parse_mahimahi_packets,
+    parse_round_trips,
+};
 
 use crate::errors::{Fallible, input_error};
 
@@ -19,7 +22,7 @@ pub(crate) struct RoundTrips {
     account: String,
 }
 
-/// Read the round trips of a log in the format "ping", "irtt" or "csv"; `origin` names it in errors.
+/// Read the round trips of a log in one of [`skyhop_path::import::ROUND_TRIP_FORMATS`]; `origin` names it in errors.
 #[pyfunction]
 pub(crate) fn read_round_trips(
     py: Python<'_>,
@@ -50,6 +53,19 @@ pub(crate) fn read_iperf3(content: &[u8], origin: &str) -> Fallible<(Vec<Interva
     let intervals = read.intervals.iter();
     let plain = intervals.map(|one| (one.begin_ns, one.end_ns, one.down_bps, one.up_bps)).collect();
     Ok((plain, read.account.to_string()))
+}
+
+/// Read a trace of mahimahi; return the number of packets in each of its milliseconds.
+#[pyfunction]
+pub(crate) fn read_mahimahi(content: &[u8], origin: &str) -> Fallible<Vec<u32>> {
+    parse_mahimahi_packets(content).map_err(|error| wrong(origin, &error))
+}
+
+/// Read LeoCC's file of delays; return the one-way delay of each 10 ms in ms.
+#[pyfunction]
+pub(crate) fn read_leocc_delays(content: &[u8], origin: &str) -> Fallible<Vec<f64>> {
+    let delays = parse_leocc_delays(content).map_err(|error| wrong(origin, &error))?;
+    Ok(delays.into_iter().map(|delay| delay.as_nanos() as f64 / 1e6).collect())
 }
 
 /// Return the format of a log, told by its first bytes.

@@ -11,8 +11,8 @@ use skyhop_orbit::{Constellation, ElementFile, Geodetic};
 use skyhop_path::Place;
 use skyhop_units::did_you_mean;
 
-use crate::ScenarioError;
 use crate::error::unreadable;
+use crate::{ScenarioError, sites};
 
 static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/access");
@@ -30,14 +30,14 @@ pub struct SiteRow {
     pub latitude_deg: f64,
     /// Longitude in degrees, positive to the east.
     pub longitude_deg: f64,
-    /// Height above the ellipsoid in metres.
-    #[serde(default)]
+    /// Height above the ellipsoid in metres; 0 if the list does not state it.
+    #[serde(default, deserialize_with = "sites::zero_if_empty")]
     pub altitude_m: f64,
 }
 
 impl SiteRow {
     /// Check the position. The error says what is wrong.
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let Self { latitude_deg, longitude_deg, altitude_m, .. } = self;
         if !(-90.0..=90.0).contains(latitude_deg) || !(-180.0..=360.0).contains(longitude_deg) {
             return Err(format!("{latitude_deg}, {longitude_deg} is not on Earth"));
@@ -159,7 +159,7 @@ pub fn site_list(
 ) -> Result<Vec<SiteRow>, ScenarioError> {
     let file = SITES.get_file(format!("{name}.csv"));
     if let Some(text) = file.and_then(|file| file.contents_utf8()) {
-        return parse_sites(text, &format!("site list {name}"));
+        return sites::parse(text, &format!("site list {name}"));
     }
     let path = find_file(base, name).ok_or_else(|| {
         let known = site_list_names();
@@ -169,7 +169,7 @@ pub fn site_list(
             format!("unknown list of sites \"{name}\"{hint}; expected {known}, or a CSV file");
         ScenarioError::key(origin, key, what)
     })?;
-    parse_sites(&read(&path)?, &path.display().to_string())
+    sites::parse(&read(&path)?, &path.display().to_string())
 }
 
 /// Find the file `name`, relative to the scenario's directory first, then to the current directory.
@@ -196,23 +196,4 @@ fn stems(directory: &Dir<'_>, extension: &str) -> Vec<String> {
 
 fn read(path: &Path) -> Result<String, ScenarioError> {
     fs::read_to_string(path).map_err(|source| unreadable(path, source))
-}
-
-fn parse_sites(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
-    let mut rows = Vec::new();
-    for (index, row) in reader.deserialize().enumerate() {
-        // The header is line 1.
-        let line = format!("line {}", index + 2);
-        let row: SiteRow = row.map_err(|error| {
-            let what = format!("{error}; expected the columns name, latitude_deg, longitude_deg");
-            ScenarioError::key(origin, line.clone(), what)
-        })?;
-        row.check().map_err(|what| ScenarioError::key(origin, line, what))?;
-        rows.push(row);
-    }
-    if rows.is_empty() {
-        return Err(ScenarioError::key(origin, "the list", "has no rows"));
-    }
-    Ok(rows)
 }

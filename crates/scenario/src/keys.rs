@@ -132,20 +132,37 @@ impl Keys {
     /// The errors of [`Keys::part`]; an unknown kind; a key of another kind.
     pub fn kind<T: Kinds>(&mut self) -> Result<T, KeyError> {
         let shared = take(&mut self.known);
-        let kind = self.key::<String>(T::TAG)?.or(T::DEFAULT.map(str::to_owned));
+        let given = self.key::<String>(T::TAG)?;
+        let is_given = given.is_some();
+        let kind = given.or(T::DEFAULT.map(str::to_owned));
         let kind = kind.ok_or_else(|| de::Error::missing_field(T::TAG))?;
         let value = T::deserialize(Part { keys: self, tag: T::TAG, kind: &kind })?;
         self.known.extend(shared);
-        let foreign = |key: &&String| self.kinds.iter().any(|kind| has_key::<T>(kind, key));
-        if let Some(key) = self.table.keys().find(foreign) {
-            let keys = match &self.known[1..] {
-                [] => "it has no keys".to_owned(),
-                known => format!("its keys are {}", known.join(", ")),
-            };
-            let what = format!("does not belong to {} of {} \"{kind}\"; {keys}", T::NOUN, T::TAG);
-            return Err(KeyError { key: key.clone(), what });
+        for key in self.table.keys() {
+            let owners = self.kinds.iter().filter(|kind| has_key::<T>(kind, key));
+            let owners: Vec<String> = owners.map(|kind| format!("\"{kind}\"")).collect();
+            if !owners.is_empty() {
+                let what = self.foreign::<T>(&kind, is_given, &owners.join(" or "));
+                return Err(KeyError { key: key.clone(), what });
+            }
         }
         Ok(value)
+    }
+
+    /// Message about a key of other kinds, `owners`, in a table of `kind`.
+    fn foreign<T: Kinds>(&self, kind: &str, is_given: bool, owners: &str) -> String {
+        let (noun, tag) = (T::NOUN, T::TAG);
+        if !is_given {
+            return format!(
+                "belongs to {noun} of {tag} {owners}, but {tag} is missing; add {tag} = {owners} (its default is \
+                 \"{kind}\")"
+            );
+        }
+        let keys = match &self.known[1..] {
+            [] => "it has no keys".to_owned(),
+            known => format!("its keys are {}", known.join(", ")),
+        };
+        format!("does not belong to {noun} of {tag} \"{kind}\" but of {owners}; {keys}")
     }
 
     /// Take all tables that have not been taken.

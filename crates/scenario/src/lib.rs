@@ -15,6 +15,7 @@ mod named;
 mod override_key;
 mod parse;
 mod plan;
+mod sites;
 pub mod types;
 
 use schemars::transform::Transform as _;

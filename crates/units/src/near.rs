@@ -1,5 +1,7 @@
 //! Names that a user may have meant by a wrong one.
 
+use std::collections::HashSet;
+
 use strsim::jaro_winkler;
 
 /// Characters of a name that are compared, because the comparison takes quadratic time.
@@ -15,8 +17,7 @@ const MARGIN: f64 = 0.02;
 
 /// Text " (did you mean X?)" with the known names that resemble the wrong one, empty if none does.
 ///
-/// These are the names that differ only by case, hyphens and spaces; else those that begin with the wrong
-/// one; else the nearest.
+/// These are the names with the same letters and digits; else those that begin with the wrong one; else the nearest.
 pub fn did_you_mean<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     match near_names(name, known).as_slice() {
         [] => String::new(),
@@ -25,13 +26,18 @@ pub fn did_you_mean<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) ->
     }
 }
 
+/// Known names that resemble the wrong one, each once, in the order in which a message suggests them.
 fn near_names<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let wanted = folded(name);
     if wanted.is_empty() {
         return Vec::new();
     }
-    let known: Vec<(&str, String)> =
-        known.into_iter().map(|known| (known, folded(known))).collect();
+    let mut seen = HashSet::new();
+    let known: Vec<(&str, String)> = known
+        .into_iter()
+        .filter(|known| seen.insert(*known))
+        .map(|known| (known, folded(known)))
+        .collect();
     let of = |is_near: &dyn Fn(&str) -> bool| -> Vec<&'k str> {
         let near = known.iter().filter(|(_, folded)| is_near(folded));
         near.map(|(known, _)| *known).collect()

@@ -246,7 +246,10 @@ def test_a_wrong_figure_format_is_an_error_before_the_work(skyhop: Skyhop, tmp_p
         skyhop(*PATH, "--plot", "x.xyz"), 2
     )
     assert "no such directory" in one_line(skyhop(*PATH, "--plot", "no/x.png"), 2)
-    assert files(tmp_path) == set()
+    (tmp_path / "taken.png").mkdir()
+    said = one_line(skyhop(*PATH, "--plot", "taken.png"), 2)
+    assert "taken.png: is a directory: give the name of a file" in said
+    assert files(tmp_path) == {"taken.png"}
 
 
 def test_an_interrupted_computation_leaves_nothing(

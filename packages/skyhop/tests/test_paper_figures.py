@@ -259,8 +259,15 @@ def test_latex_prints_what_the_page_shows() -> None:
         ("\N{GREEK SMALL LETTER LAMDA}\N{GREEK CAPITAL LETTER DELTA}", r"$\lambda$$\Delta$"),
         ("--policy x---y", r"-{}-policy x-{}-{}-y"),
         ("two\n\nlines\tand\N{THIN SPACE}spaces", "two lines and spaces"),
-        ("\N{NOT EQUAL TO} \N{CYRILLIC SMALL LETTER YA}",
-         "\N{NOT EQUAL TO} \N{CYRILLIC SMALL LETTER YA}"),
+        ("a \N{NOT EQUAL TO} b", r"a $\neq$ b"),
+        ("10\N{SUPERSCRIPT MINUS}\N{SUPERSCRIPT FIVE}, x\N{SUBSCRIPT TWO}", "10$^-$$^5$, x$_2$"),
+        ("\N{GREEK SMALL LETTER OMICRON WITH TONOS}", "o"),
+        # Accents may be characters of their own, also where no letter has both.
+        ("e\N{COMBINING ACUTE ACCENT}x\N{COMBINING CIRCUMFLEX ACCENT}", r"\'{e}\^{x}"),
+        ("\N{LATIN SMALL LETTER O WITH STROKE AND ACUTE}", r"\o{}"),
+        ("5''", "5'{}'"),
+        ("\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}a\0", "``a"),
+        ("\N{CYRILLIC SMALL LETTER SHORT I}", "\N{CYRILLIC SMALL LETTER SHORT I}"),
     ],
 )  # fmt: skip
 def test_latex_has_no_character_that_pdflatex_lacks(text: str, latex: str) -> None:

@@ -75,6 +75,17 @@ def test_what_an_axis_varies_has_a_row_per_value_and_long_ones_a_range() -> None
     ]  # fmt: skip
 
 
+def test_a_condition_of_some_runs_says_that_the_others_lack_it() -> None:
+    def rate_back(*rates: int) -> list[tuple[str, str]]:
+        some = {f"{rate}": {"link.back.rate": f"{rate} Mbit/s"} for rate in rates}
+        points = {"no": {"link.loss": "0 %"}, **some}
+        return rows(study({"name": "back", "points": points}))["rate back"]
+
+    assert rate_back(1) == [("back = no", "none"), ("back = 1", "1 Mbit/s")]
+    merged = "1 Mbit/s to 7 Mbit/s (7 values); none in the others"
+    assert rate_back(*range(1, 8)) == [("all", merged)]
+
+
 def test_paths_name_constellation_relay_and_places_or_the_file() -> None:
     places = {"from": "San Diego", "to": "New York", "relay": "bent-pipe"}
     points = {

@@ -175,8 +175,8 @@ FILES = {
         ),
     },
     "lagos": {"lagos.csv": "26.5,48.1,80.0,90.0,0.0,0.0,0\n28.5,50.1,82,88,0.5,0.0,100\n"},
-    "mahimahi": {"down.trace": "".join(f"{n}\n" for n in range(0, 2000, 4))},
-    "leocc": {"bw_x.txt": "".join(f"{n}\n" for n in range(0, 2000, 4))},
+    "mahimahi": {"down.trace": "".join(f"{n}\n" for n in range(4, 2001, 4))},
+    "leocc": {"bw_x.txt": "".join(f"{n}\n" for n in range(4, 2001, 4))},
     "drive": {
         "drive_up.csv": "segment,unix_s,mbps,speed\n0,1700000000,14.5,63.0\n0,1700000001,0,62.3\n",
         "mob_all.csv": "time,throughput,speed,area\n2023-11-14 17:13:20 EST,100.5,10,x\n",
@@ -370,6 +370,55 @@ def test_rates_that_filled_the_link_are_capacities(tmp_path: Path) -> None:
     ]
     published = read(tmp_path, "drive", "mob_all.csv")
     assert published == [{TIME: AT_NS + S, "downlink_capacity_bps": 100.5e6}]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("grpc-tools", "status.csv"), ("grpc-tools", "bulk.csv"), ("rtt", "rtt.csv"),
+        ("lens", "ping.csv"), ("lagos", "lagos.csv"), ("drive", "mob_all.csv"),
+    ],
+)  # fmt: skip
+def test_a_last_line_that_is_cut_off_is_left_out(name: str, file: str, tmp_path: Path) -> None:
+    whole = FILES[name][file]
+    last = whole.rstrip().splitlines()[-1]
+    place, accounts = tmp_path / file, list[str]()
+    place.write_text(whole, "utf-8")
+    expected = list(import_samples(place, name))
+    place.write_text(whole + last[: len(last) // 3], "utf-8")
+    assert list(import_samples(place, name, accounts=accounts))[:-1] == expected[:-1]
+    assert "cut off" in accounts[0] or "1 line passed over" in accounts[0]
+    # A line with an end is whole, and so is the only one.
+    place.write_text(f"{whole}{last[: len(last) // 3]}\n", "utf-8")
+    with pytest.raises(InputError, match="line"):
+        list(import_samples(place, name))
+
+
+def test_the_first_row_is_an_error_although_it_may_be_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("time,throughput,speed\n2023-11-14 17:13:20 E", "utf-8")
+    with pytest.raises(InputError, match="line 2: 1 cells, expected 3"):
+        list(import_samples(tmp_path / "x.csv", "drive"))
+
+
+def test_traces_of_mahimahi_are_read_as_paths_are(tmp_path: Path) -> None:
+    for text, said in [
+        ("5\n4\n", "line 2: 4 ms is before 5 ms"), ("5\nx\n", 'line 2: "x" where a time'),
+        ("14400001\n", "line 1: 14400001 ms is more than four hours"),
+    ]:  # fmt: skip
+        (tmp_path / "x.trace").write_text(text)
+        with pytest.raises(InputError, match=f"x.trace: {said}"):
+            list(import_samples(tmp_path / "x.trace"))
+    for times_ms, packets in [
+        (range(10, 1981, 10), [100]), (range(10, 1991, 10), [100, 99 / 0.99]),
+        ((500, 2500), [1, 0]),
+    ]:  # fmt: skip
+        (tmp_path / "x.trace").write_text("".join(f"{at_ms}\n" for at_ms in times_ms))
+        rates = [sample["downlink_capacity_bps"] for sample in import_samples(tmp_path / "x.trace")]
+        assert rates == [pytest.approx(count * 1514 * 8) for count in packets]
+    (tmp_path / "bw_x.txt").write_text("5\n1000\n")
+    (tmp_path / "delay_x.txt").write_text("10\n-1\n")
+    with pytest.raises(InputError, match=r"delay_x\.txt: line 2: the one-way delay in ms is -1"):
+        list(import_samples(tmp_path / "bw_x.txt"))
 
 
 def test_an_iperf3_report_is_by_direction_and_second(tmp_path: Path) -> None:

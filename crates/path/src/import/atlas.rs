@@ -44,7 +44,7 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
         whole.add(result, &mut lost)?;
         without_packets += usize::from(!result.has_packets());
     }
-    whole.lost_after = lost.count;
+    (whole.lost_after, whole.lost_after_ns) = (lost.count, lost.sent_ns);
     whole.account.notes.push(format!("{} results", results.len()));
     if without_packets > 0 {
         whole.account.notes.push(format!("{without_packets} of them without packets"));
@@ -82,9 +82,14 @@ impl Measured {
         self.result.as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether packets were sent; a probe that could not resolve the target's name sends none.
+    /// Whether the probe tried to send packets; a probe that could not resolve the target's name did not.
     fn has_packets(&self) -> bool {
-        self.packets().iter().any(|packet| packet.get("rtt").or(packet.get("x")).is_some())
+        let is_tried = |packet: &serde_json::Value| {
+            let error = packet.get("error").and_then(serde_json::Value::as_str);
+            packet.get("rtt").or(packet.get("x")).is_some()
+                || error.is_some_and(|error| error.starts_with("sendto"))
+        };
+        self.packets().iter().any(is_tried)
     }
 
     fn target(&self) -> &str {
@@ -147,7 +152,8 @@ impl Series {
         for packet in packets.iter().filter(|packet| packet.get("dup").is_none()) {
             if let Some(rtt) = packet.get("rtt") {
                 let rtt = round_trip(rtt).ok_or_else(|| {
-                    let what = "a round trip that is not between 0 and 60000 ms";
+                    let what =
+                        format!("a round trip that is not between 0 and {LONGEST_RTT_MS} ms");
                     ImportError::whole(format!("the result of timestamp {at_s} has {what}"))
                 })?;
                 if self.probes.len() >= MOST_SAMPLES {

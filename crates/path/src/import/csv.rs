@@ -104,22 +104,32 @@ pub(super) struct Rows<R> {
 
 impl<R: BufRead> Rows<R> {
     /// Call `take` with the line and the cells of each row. Lines without cells, and names of columns that are
-    /// written again, are no rows.
+    /// written again, are no rows. A last line after others that is no row and has no line end is cut off, as in a
+    /// file that is still being written: `account` counts it.
     pub fn each(
         mut self,
+        account: &mut Account,
         mut take: impl FnMut(Line<'_>, &[Cow<'_, str>]) -> Result<(), ImportError>,
     ) -> Result<(), ImportError> {
+        let mut is_alone = self.first.is_none();
         if let Some(first) = &self.first {
-            let line = Line { number: 1, text: first };
+            let line = Line { number: 1, text: first, is_open: false };
             take(line, &self.columns.row(first).map_err(|what| line.wrong(what))?)?;
         }
         while let Some(line) = self.lines.next()? {
-            if !line.text.is_empty() {
-                let row = self.columns.row(line.text).map_err(|what| line.wrong(what))?;
-                if !self.columns.are(&row) {
-                    take(line, &row)?;
-                }
+            if line.text.is_empty() {
+                continue;
             }
+            let taken = match self.columns.row(line.text) {
+                Ok(row) if self.columns.are(&row) => Ok(()),
+                Ok(row) => take(line, &row),
+                Err(what) => Err(line.wrong(what)),
+            };
+            match taken {
+                Err(_) if line.is_open && !is_alone => account.pass_over(line),
+                taken => taken?,
+            }
+            is_alone = false;
         }
         Ok(())
     }
@@ -134,10 +144,10 @@ fn rates(
     let (Some(time), Some(rate)) = (columns.time(None), columns.rate(direction)) else {
         return Err(without_columns(&columns));
     };
-    let account = Account::without(columns.others(&[time.index, rate.0]));
+    let mut account = Account::without(columns.others(&[time.index, rate.0]));
     let (mut rates, mut unix) = (Vec::new(), false);
     let names = columns.clone();
-    Rows { columns, first: None, lines }.each(|line, cells| {
+    Rows { columns, first: None, lines }.each(&mut account, |line, cells| {
         line.has_room(rates.len())?;
         let wrong = |what: String| line.wrong(what);
         let text = names.number(&cells[time.index]);
@@ -193,9 +203,9 @@ fn round_trips(
     let mut used = vec![time.index, rtt.index];
     used.extend(ways.iter().flatten().map(|way| way.index));
     used.extend(rate.map(|(place, _)| place));
-    let account = Account::without(columns.others(&used));
+    let mut account = Account::without(columns.others(&used));
     let mut log = Log { columns: columns.clone(), time, rtt, ways, rate, ..Log::default() };
-    Rows { columns, first, lines }.each(|line, cells| {
+    Rows { columns, first, lines }.each(&mut account, |line, cells| {
         line.has_room(log.probes.len())?;
         log.parse_row(cells).map_err(|what| line.wrong(what))
     })?;

@@ -57,6 +57,8 @@ pub(super) struct Line<'t> {
     pub number: usize,
     /// Text of the line without trailing white space.
     pub text: &'t str,
+    /// Whether the text ends in the line: it has no line end, so that it may be cut off.
+    pub is_open: bool,
 }
 
 impl Line<'_> {
@@ -114,13 +116,14 @@ impl<R: BufRead> Lines<R> {
                 "it is longer than {LONGEST_LINE} bytes; is this a text file?"
             )));
         }
+        let is_open = !self.bytes.ends_with(b"\n");
         self.bytes_left = self.bytes_left.checked_sub(read).ok_or_else(|| too_long(number))?;
         if let Some(text) = &mut self.text {
             *text = String::from_utf8_lossy(&self.bytes).into_owned();
-            return Ok(Some(Line { number, text: text.trim_ascii_end() }));
+            return Ok(Some(Line { number, text: text.trim_ascii_end(), is_open }));
         }
         match std::str::from_utf8(&self.bytes) {
-            Ok(text) => Ok(Some(Line { number, text: text.trim_ascii_end() })),
+            Ok(text) => Ok(Some(Line { number, text: text.trim_ascii_end(), is_open })),
             Err(_) => Err(wrong("it is not UTF-8 text".to_owned())),
         }
     }

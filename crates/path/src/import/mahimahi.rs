@@ -52,6 +52,14 @@ pub fn parse_mahimahi(
     Ok(imported)
 }
 
+/// Parse a packet-delivery trace as the number of packets in each of its milliseconds.
+///
+/// # Errors
+/// The errors of [`parse_mahimahi`].
+pub fn parse_mahimahi_packets(file: impl BufRead) -> Result<Vec<u32>, ImportError> {
+    Ok(Deliveries::parse(file)?.per_ms)
+}
+
 /// Number of delivery opportunities in each millisecond.
 pub(super) struct Deliveries {
     per_ms: Vec<u32>,

@@ -36,7 +36,7 @@ pub use irtt::parse_irtt;
 pub use leocc::{parse_leocc, parse_leocc_delays};
 pub use leoem::{LeoemLogOptions, parse_leoem_log};
 pub use lines::ImportError;
-pub use mahimahi::parse_mahimahi;
+pub use mahimahi::{parse_mahimahi, parse_mahimahi_packets};
 pub use ping::parse_ping;
 pub use probes::{Outcome, Outcomes};
 pub use round_trips::{ROUND_TRIP_FORMATS, parse_round_trips};

@@ -76,6 +76,8 @@ pub(super) struct Series {
     pub probes: Vec<Probe>,
     /// Number of probes lost after the last answered one.
     pub lost_after: u64,
+    /// Sending times of the first and the last of them, ns, if the file states them.
+    pub lost_after_ns: Option<[i64; 2]>,
     /// Whether the measurement reports every loss, so that a loss ratio of zero is known too.
     pub losses_known: bool,
     /// Whether `sent_ns` counts from 1970.
@@ -89,7 +91,24 @@ pub(super) struct Series {
 impl Series {
     /// Series of answered probes without losses at its end, whose file does not report losses.
     pub fn of(probes: Vec<Probe>, unix: bool, account: Account) -> Self {
-        Self { probes, lost_after: 0, losses_known: false, unix, rates: Vec::new(), account }
+        Self {
+            probes,
+            lost_after: 0,
+            lost_after_ns: None,
+            losses_known: false,
+            unix,
+            rates: Vec::new(),
+            account,
+        }
+    }
+
+    /// Time from the last answered probe, `last`, to the end of the measurement.
+    fn after_ns(&self, last: Probe, spacing_ns: u64) -> u64 {
+        let until_lost_ns = match self.lost_after_ns {
+            Some([_, at_ns]) => at_ns.abs_diff(last.sent_ns),
+            None => spacing_ns.saturating_mul(self.lost_after),
+        };
+        until_lost_ns.saturating_add(spacing_ns).min(LONGEST_SPAN_NS)
     }
 
     /// Number of lost probes.
@@ -113,7 +132,7 @@ impl Series {
         if let (Some(first), Some(last)) = (self.probes.first(), self.probes.last()) {
             let span_ns = last.sent_ns.abs_diff(first.sent_ns);
             let spacing_ns = typical_spacing_ns(&self.probes).unwrap_or(SECOND_NS);
-            let after_ns = spacing_ns.saturating_mul(self.lost_after.saturating_add(1));
+            let after_ns = self.after_ns(*last, spacing_ns);
             self.account.span = Duration::from_nanos(span_ns.saturating_add(after_ns));
         }
     }
@@ -135,9 +154,7 @@ impl Series {
         }
         let spacing_ns = typical_spacing_ns(&self.probes).unwrap_or(SECOND_NS);
         let span_ns = last.sent_ns.abs_diff(first.sent_ns);
-        let after_ns =
-            spacing_ns.saturating_mul(self.lost_after.saturating_add(1)).min(LONGEST_SPAN_NS);
-        let duration = Duration::from_nanos(span_ns + after_ns);
+        let duration = Duration::from_nanos(span_ns + self.after_ns(last, spacing_ns));
         let start = self.unix.then(|| UtcInstant::from_unix_nanos(first.sent_ns));
         let header =
             measured_header(format, options, start, duration, Duration::from_nanos(spacing_ns));
@@ -172,9 +189,12 @@ impl Series {
             outcomes.push(Outcome { at_ns: arrived_ns, rtt: Some(probe.rtt()), times: 1 });
             last_ns = Some(probe.sent_ns);
         }
-        if let Some(last_ns) = last_ns.filter(|_| self.losses_known) {
-            let covered_ns = spacing_ns.saturating_mul(self.lost_after.saturating_add(1));
-            add_lost(&mut outcomes, last_ns, covered_ns.min(LONGEST_SPAN_NS), self.lost_after);
+        if let Some(last) = self.probes.last().filter(|_| self.losses_known) {
+            let (from_ns, covered_ns) = match self.lost_after_ns {
+                Some([first_ns, last_ns]) => (first_ns, last_ns.abs_diff(first_ns)),
+                None => (last.sent_ns, self.after_ns(*last, spacing_ns)),
+            };
+            add_lost(&mut outcomes, from_ns, covered_ns, self.lost_after);
         }
         outcomes.sort_by_key(|outcome| outcome.at_ns);
         Outcomes {
@@ -218,7 +238,9 @@ impl Series {
             }
         }
         if let Some(last) = self.probes.last().filter(|_| self.lost_after >= LOST_IN_A_ROW) {
-            let first_lost_ns = last.sent_ns.abs_diff(first.sent_ns) + spacing_ns;
+            let after_last_ns = last.sent_ns.saturating_add_unsigned(spacing_ns);
+            let at_ns = self.lost_after_ns.map_or(after_last_ns, |[at_ns, _]| at_ns);
+            let first_lost_ns = at_ns.abs_diff(first.sent_ns);
             changes.at(first_lost_ns + last.there.as_nanos(), Change::Down);
         }
         for at_ns in level_shifts::on_grid(&self.probes) {

@@ -9,6 +9,7 @@ use std::io::BufRead;
 
 use skyhop_units::{Duration, Instant, Rate};
 
+use super::account::Account;
 use super::columns::Columns;
 use super::csv;
 use super::lines::{ImportError, Line, parse_between};
@@ -36,9 +37,9 @@ pub(super) fn parse(
 ) -> Result<Imported, ImportError> {
     let columns = table.columns.clone();
     let places = columns.indexes_of(NAMES).unwrap_or_default();
-    let unused = columns.others(&places);
+    let mut account = Account::without(columns.others(&places));
     let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
-    table.each(|line, cells| {
+    table.each(&mut account, |line, cells| {
         let values = places.map(|place| columns.number(&cells[place]));
         rows.push(line, values.each_ref().map(String::as_str))
     })?;
@@ -52,9 +53,9 @@ pub(super) fn parse(
     let header = measured_header("csv", options, None, duration, step);
     let trace = PathTrace { header, frames };
     trace.validate()?;
-    let mut imported = Imported::whole(trace, "rates with delays and losses");
-    imported.account.unused = unused;
-    Ok(imported)
+    account.taken = vec![format!("{} rates with delays and losses", trace.frames.len())];
+    account.span = duration;
+    Ok(Imported { trace, account })
 }
 
 struct Rows {

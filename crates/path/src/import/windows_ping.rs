@@ -49,7 +49,7 @@ pub(super) fn series(
 ) -> Result<Series, ImportError> {
     let mut log = Log { interval: options.interval, ..Log::default() };
     if !is_header(stamps::split(&first).1) {
-        log.parse_line(Line { number, text: &first })?;
+        log.parse_line(Line { number, text: &first, is_open: false })?;
     }
     // Some versions print an empty line after the header.
     let (mut is_over, mut run_begin_ns, mut runs) = (false, 0, 1);

@@ -566,6 +566,30 @@ fn pings_of_atlas_are_read_as_an_array_and_by_line() {
 }
 
 #[test]
+fn losses_at_the_end_of_a_file_of_atlas_are_at_their_times() {
+    let result = |at_s: u32, packets: &str| {
+        format!(
+            "{{\"type\":\"ping\",\"prb_id\":7,\"dst_name\":\"a\",\"timestamp\":{at_s},\"result\":[{packets}]}}\n"
+        )
+    };
+    let failed = r#"{"error":"sendto failed: Network is unreachable"}"#;
+    let text = [
+        result(1_700_000_000, r#"{"rtt":30},{"rtt":30},{"rtt":30}"#),
+        result(1_700_000_240, r#"{"x":"*"},{"x":"*"},{"x":"*"}"#),
+        result(1_700_000_480, &[failed; 3].join(",")),
+    ]
+    .concat();
+    let read = atlas(&text).unwrap();
+    assert_eq!(read.account.to_string(), "3 answers, 6 lost, 8.1 min; 3 results");
+    assert_eq!(events(&read), [(240_015, PathEventKind::Lost)]);
+    assert_eq!(read.trace.header.duration_ns, 483_000_000_000);
+    let outcomes = parse_round_trips(text.as_bytes(), "atlas").unwrap().outcomes;
+    let lost = outcomes.iter().filter(|one| one.rtt.is_none());
+    let times = lost.map(|one| one.at_ns / 1_000_000_000 - 1_700_000_000);
+    assert!(times.clone().all(|at_s| (240..=482).contains(&at_s)) && times.count() == 6);
+}
+
+#[test]
 fn a_file_of_atlas_is_of_one_probe_and_one_target() {
     for (old, new, what) in [
         (

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use skyhop_path::export::write_csv;
 use skyhop_path::import::{
     AccessDirection, MeasuredOptions, parse_csv, parse_irtt, parse_leocc, parse_leocc_delays,
-    parse_mahimahi, parse_ping,
+    parse_mahimahi, parse_mahimahi_packets, parse_ping,
 };
 use skyhop_path::{BetweenFrames, Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
@@ -344,16 +344,16 @@ fn what_is_wrong_is_named_with_its_line() {
         ("5,-3", "line 1: rtt_ms is -3; expected 0 to 60000"),
         ("-5,1", "line 1: unix_ns is -5"),
         ("5,-1", "not a single answered probe"),
-        ("6,1\n5,1", "line 2: unix_ns 5 is before 6 of the row above"),
-        ("6,1\n7", "line 2: \"7\" is not unix_ns,rtt_ms"),
-        ("6,1\n7,1,2", "line 2: \"7,1,2\" is not unix_ns,rtt_ms"),
+        ("6,1\n5,1\n", "line 2: unix_ns 5 is before 6 of the row above"),
+        ("6,1\n7\n", "line 2: \"7\" is not unix_ns,rtt_ms"),
+        ("6,1\n7,1,2\n", "line 2: \"7,1,2\" is not unix_ns,rtt_ms"),
         ("unix_ns,rtt_ms\n", "not a single answered probe"),
         ("0,1\n9000000000000000000,1\n", "spans more than a year"),
-        ("1,2,3,4,0,0,5\n1,2,3,4,0,0,5", "line 2: t_ms 5 does not come after"),
+        ("1,2,3,4,0,0,5\n1,2,3,4,0,0,5\n", "line 2: t_ms 5 does not come after"),
         ("1,2,3,4,0,1.5,5", "line 1: dl_loss is 1.5; expected 0 to 1"),
         ("1,-2,3,4,0,0,5", "line 1: dl_Mbps is -2"),
         ("time,size\n1,2", "line 1: \"time,size\" needs a column for the time"),
-        ("time_s,rtt_ms\n1,2\n3", "line 3: \"3\" is not time_s,rtt_ms"),
+        ("time_s,rtt_ms\n1,2\n3\n", "line 3: \"3\" is not time_s,rtt_ms"),
         ("time_s,rtt_ms\n1,slow", "line 2: rtt_ms has \"slow\" where a number belongs"),
         ("date,rtt_ms\n1 May 12:00,2", "line 2: date has \"1 May 12:00\"; expected such as 2026"),
         ("# skyhop path {}", "line 1: the header: missing field `"),
@@ -383,6 +383,46 @@ fn what_is_wrong_is_named_with_its_line() {
     let delays = |text: &str| parse_leocc_delays(text.as_bytes()).unwrap_err().to_string();
     assert!(delays("").contains("it is empty"));
     assert!(delays("1\n\n2\n").contains("line 2: the one-way delay in ms has \"\""));
+}
+
+#[test]
+fn a_last_line_that_is_cut_off_is_passed_over_and_counted() {
+    let plain = "1700000000000000000,20\n1700000001000000000,30\n1700000002000000000,40.5\n";
+    let access = "10,20,5,6,0,0.01,0\n10,20,5,6,0,0.01,100\n10,20,5,6,0,0.01,200\n";
+    for text in [
+        plain.to_owned(),
+        format!("unix_ns,rtt_ms\n{plain}"),
+        plain.replace(',', ",a,").replacen("17", "time,host,rtt_ms\n17", 1),
+        plain.replace(',', ",a,").replacen("17", "time,host,down_mbps\n17", 1),
+        access.to_owned(),
+        format!("ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms\n{access}"),
+    ] {
+        let read = |text: &str| parse_csv(text.as_bytes(), &options());
+        let last = text.trim_end().rfind('\n').unwrap() + 1;
+        for end in last..text.len() {
+            assert!(read(&text[..end]).is_ok(), "{:?}", &text[..end]);
+        }
+        let cut = read(&text[..last + 2]).unwrap();
+        assert_eq!(cut.trace, read(&text[..last]).unwrap().trace, "{text}");
+        let line = text.lines().count();
+        let note =
+            format!("; 1 line passed over, such as line {line}: \"{}\"", &text[last..last + 2]);
+        assert!(cut.account.to_string().ends_with(&note), "{}", cut.account);
+        // A line with an end is whole, and so is the only one.
+        assert!(read(&format!("{}\n", &text[..last + 2])).is_err(), "{text}");
+    }
+    assert!(csv("time_s,rtt_ms\n1").unwrap_err().contains("line 2: \"1\" is not"));
+    let path = parse_csv(plain.as_bytes(), &options()).unwrap().trace;
+    let mut whole = Vec::new();
+    skyhop_path::export::write_csv(&path, &mut whole).unwrap();
+    assert!(parse_csv(&whole[..whole.len() - 4], &options()).is_err());
+}
+
+#[test]
+fn a_trace_of_mahimahi_has_packets_in_each_millisecond() {
+    let packets = |text: &str| parse_mahimahi_packets(text.as_bytes()).unwrap();
+    // A time is the end of a millisecond; that of 0 is taken for the first.
+    assert_eq!(packets("0\n1\n3\n3\n"), [2, 0, 2]);
 }
 
 #[test]

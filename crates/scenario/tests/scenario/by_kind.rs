@@ -69,7 +69,7 @@ fn errors_name_the_key_however_deep_it_stands() {
         ),
         (
             "kind = \"bulk\", requests = 3",
-            "app.requests: does not belong to an application of kind \"bulk\"",
+            "app.requests: does not belong to an application of kind \"bulk\" but of \"request-response\"",
         ),
     ] {
         let error = parse(&format!("app = {{ {text} }}")).unwrap_err();

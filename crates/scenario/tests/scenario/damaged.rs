@@ -151,6 +151,7 @@ fn sites() {
     let samples = [
         "name,latitude_deg,longitude_deg,altitude_m\n\"Here, there\",47.5,-122.25,12\nB,-1e1,359,0\n",
         "latitude_deg,name,longitude_deg,country\n0,Null Island,0,none\n",
+        "0,Tokyo,35.6895,139.69171,0,-3954843.6,3354935.2,3700263.8\n1,Delhi,28.7,77.1,0,1.0,2.0,3.0\n",
     ];
     Trial::of_text("sites", samples).run(|bytes| {
         fs::write(directory.path().join("s.csv"), bytes)

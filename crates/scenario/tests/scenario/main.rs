@@ -6,4 +6,5 @@ mod forecast;
 mod links;
 mod parsing;
 mod predicted;
+mod sites;
 mod sizes;

@@ -125,7 +125,10 @@ fn wrong_keys_and_values_are_named() {
         ),
         ("[signal]\nsource = \"schedule\"\nperiod = \"0 s\"", "x.toml: signal.period: is 0 s"),
         ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),
-        ("[[flow]]\ninterval = \"1 s\"", "x.toml: flow.0.interval: does not belong"),
+        (
+            "[[flow]]\ninterval = \"1 s\"",
+            "x.toml: flow.0.interval: belongs to a flow of kind \"probe\"",
+        ),
         ("[[flow]]\nkind = \"probe\"\ninterval = \"1 ns\"", "x.toml: flow.0.interval: is 1 ns"),
         (
             "[live]\ndevice = \"tap\"",
@@ -168,7 +171,15 @@ fn wrong_keys_and_values_are_named() {
 #[test]
 fn keys_of_another_kind_of_path_are_refused() {
     let message = error(&with("relay = \"isl\""), &[]);
-    assert!(message.starts_with("x.toml: path.relay: does not belong to a path of kind \"fixed\""));
+    assert!(message.starts_with(
+        "x.toml: path.relay: does not belong to a path of kind \"fixed\" but of \"constellation\"; its keys are rtt,"
+    ));
+    assert_eq!(
+        error("[path]\nfile = \"x.parquet\"", &[]),
+        "x.toml: path.file: belongs to a path of kind \"trace\", but kind is missing; add kind = \"trace\" (its \
+         default is \"constellation\")"
+    );
+    assert!(error("[path]\nrtt = \"50 ms\"", &[]).contains("add kind = \"fixed\" (its default"));
     assert!(error("[path]\nkind = \"fixed\"", &[]).starts_with("x.toml: path.rtt: is missing"));
     assert!(error("[path]\nfrom = \"Rome\"", &[]).starts_with("x.toml: path.to: is missing"));
     assert!(error("[path]\nkind = \"trace\"", &[]).starts_with("x.toml: path.file: is missing"));

@@ -22,6 +22,7 @@ fn the_nearest_names_are_suggested() {
             &CONSTELLATIONS,
             " (did you mean starlink-gen1, starlink-shell1 or starlink-550-hypatia?)",
         ),
+        ("bbr_", &["bbr", "bbr"], " (did you mean bbr?)"),
         ("westwood", &SENDERS, ""),
         ("b", &SENDERS, ""),
         ("-", &["", "-"], ""),

@@ -13,6 +13,10 @@ use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
 /// Largest relative deviation of a chunk's length from the mean, except for the last chunk.
 const MOST_UNEVEN: f64 = 0.25;
 
+/// Schemes of properties that mark pictures for fast forward and for seek bars (DASH-IF IOP 3.2.9, 6.2.6).
+const TRICKS: [&str; 2] =
+    ["http://dashif.org/guidelines/trickmode", "http://dashif.org/guidelines/thumbnail_tile"];
+
 /// Parse the film of a manifest. `size_of` returns the size of one of the film's files by its address in the
 /// manifest. If it returns no size at all, sizes are bitrate x length.
 ///
@@ -96,6 +100,8 @@ struct Level {
     base: Option<String>,
     height: Option<u64>,
     is_video: bool,
+    /// Whether the pictures are for fast forward or for a seek bar, and not for playing.
+    is_trick: bool,
 }
 
 /// Parser state: position in the manifest.
@@ -104,7 +110,8 @@ struct ParserState {
     /// Values by depth: of the MPD, the Period, the AdaptationSet and the Representation.
     levels: [Level; 4],
     depth: usize,
-    is_in_base: bool,
+    /// Text of a BaseURL that is being read.
+    base_text: Option<String>,
     representation: Option<Representation>,
 }
 
@@ -130,8 +137,15 @@ fn read(text: &str) -> Result<Manifest, (usize, String)> {
                 state.open(&tag, &mut manifest).map_err(wrong)?;
                 state.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?;
             }
-            Event::Text(text) if state.is_in_base => {
-                state.add_base(text.decode().map_err(|error| not_xml(&error))?.trim());
+            Event::Text(text) => state.add_text(&text.decode().map_err(|error| not_xml(&error))?),
+            Event::CData(text) => state.add_text(&text.decode().map_err(|error| not_xml(&error))?),
+            // Elsewhere a document may use entities of its own.
+            Event::GeneralRef(name) if state.base_text.is_some() => {
+                let name = name.decode().map_err(|error| not_xml(&error))?;
+                let text = quick_xml::escape::unescape(&format!("&{name};"))
+                    .map_err(|error| not_xml(&error))?
+                    .into_owned();
+                state.add_text(&text);
             }
             Event::End(tag) => {
                 state.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?
@@ -172,7 +186,11 @@ impl ParserState {
                     ..Representation::default()
                 });
             }
-            b"BaseURL" => self.is_in_base = true,
+            b"BaseURL" => self.base_text = Some(String::new()),
+            b"EssentialProperty" | b"SupplementalProperty" => {
+                let scheme = attribute(tag, "schemeIdUri")?.unwrap_or_default();
+                self.levels[self.depth].is_trick |= TRICKS.contains(&scheme.as_str());
+            }
             b"SegmentBase" => self.segments_mut().is_in_index = true,
             b"SegmentTemplate" | b"SegmentList" => self.segments_mut().read(tag)?,
             b"SegmentTimeline" => self.segments_mut().timeline.clear(),
@@ -200,6 +218,12 @@ impl ParserState {
         &mut self.levels[depth]
     }
 
+    fn add_text(&mut self, text: &str) {
+        if let Some(base) = &mut self.base_text {
+            base.push_str(text);
+        }
+    }
+
     /// Add the text of a BaseURL; of several in one element, the first counts.
     fn add_base(&mut self, text: &str) {
         let level = &mut self.levels[self.depth];
@@ -210,7 +234,10 @@ impl ParserState {
         match name {
             b"Period" => self.depth = 0,
             b"AdaptationSet" => self.depth = 1,
-            b"BaseURL" => self.is_in_base = false,
+            b"BaseURL" => {
+                let text = self.base_text.take().unwrap_or_default();
+                self.add_base(text.trim());
+            }
             b"Representation" => {
                 let level = std::mem::take(&mut self.levels[3]);
                 self.depth = 2;
@@ -219,7 +246,7 @@ impl ParserState {
                 else {
                     return Ok(());
                 };
-                if level.is_video {
+                if level.is_video && !level.is_trick {
                     let base = level.base().to_owned();
                     let segments = level.segments;
                     period.representations.push(Representation {
@@ -273,7 +300,11 @@ impl Segments {
             self.media = Some(media);
         }
         self.timescale = number(tag, "timescale")?.or(self.timescale);
-        self.duration = number(tag, "duration")?.or(self.duration);
+        if let Some(duration) = number(tag, "duration")? {
+            // It replaces the timeline of an element around this one.
+            self.duration = Some(duration);
+            self.timeline.clear();
+        }
         self.start_number = number(tag, "startNumber")?.or(self.start_number);
         self.end_number = number(tag, "endNumber")?.or(self.end_number);
         self.time_offset = number(tag, "presentationTimeOffset")?.unwrap_or(self.time_offset);
@@ -282,7 +313,8 @@ impl Segments {
 
     /// Add an S element of a SegmentTimeline.
     fn add(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
-        let Some(duration) = number(tag, "d")? else { return Err("an S has no d".to_owned()) };
+        let duration = number(tag, "d")?.filter(|duration| *duration > 0);
+        let Some(duration) = duration else { return Err("an S has no d above 0".to_owned()) };
         if self.timeline.len() >= MOST_CHUNKS {
             return Err(too_many());
         }
@@ -609,7 +641,7 @@ fn length(tag: &BytesStart<'_>, key: &str) -> Result<Option<f64>, String> {
         .ok_or_else(|| format!("{key} is {}; expected a length such as PT3M13.6S", Quoted(&text)))
 }
 
-/// Parse an xs:duration of days and smaller units, in seconds.
+/// Parse an xs:duration, in seconds; years and months, which have no fixed length, have to be 0.
 fn seconds(text: &str) -> Option<f64> {
     let (mut total, mut in_time) = (0.0, false);
     let mut digits = String::new();
@@ -623,6 +655,7 @@ fn seconds(text: &str) -> Option<f64> {
                 digits.push(letter);
                 continue;
             }
+            'Y' | 'M' if !in_time && digits.parse() == Ok(0.0) => 0.0,
             'D' if !in_time => 86_400.0,
             'H' if in_time => 3_600.0,
             'M' if in_time => 60.0,

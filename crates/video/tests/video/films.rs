@@ -211,7 +211,7 @@ fn an_open_repeat_count_reaches_to_the_next_segment_or_the_end() {
     let refused = |text: &str| film_of_mpd(text, "t.mpd", &unknown).unwrap_err().to_string();
     let endless = OPEN_TIMELINE.replace(" mediaPresentationDuration=\"PT2M0S\"", "");
     assert!(refused(&endless).contains("has no length of the film"));
-    assert!(refused(&OPEN_TIMELINE.replace("4000", "0")).contains("over 86400 segments"));
+    assert!(refused(&OPEN_TIMELINE.replace("d=\"4000", "d=\"0")).contains("has no d above 0"));
 }
 
 #[test]
@@ -227,6 +227,44 @@ fn elements_inherit_from_the_period_and_all_periods_are_played() {
     };
     let film = film_of_mpd(PERIODS, "p.mpd", &sizes).unwrap();
     assert_eq!((film.size_bytes(4, 0), film.size_bytes(5, 0)), (5, 1007));
+}
+
+#[test]
+fn lengths_with_years_and_names_with_references_are_read() {
+    let years = TEMPLATE.replace("PT1M8.5S", "P0Y0M0DT0H1M8.5S");
+    let expected = film_of_mpd(TEMPLATE, "t.mpd", &unknown).unwrap();
+    assert_eq!(film_of_mpd(&years, "t.mpd", &unknown).unwrap(), expected);
+    assert!(film_of_mpd(&years.replace("0Y", "1Y"), "t.mpd", &unknown).is_err());
+    let named = PERIODS.replace("films/", "<![CDATA[films]]>&amp;more/");
+    let sizes = |file: &str| file.starts_with("films&more/").then_some(9);
+    assert_eq!(film_of_mpd(&named, "p.mpd", &sizes).unwrap().size_bytes(0, 0), 9);
+    let titled = TEMPLATE.replace("<Period", "<Title>A&nbsp;B</Title><Period");
+    assert_eq!(film_of_mpd(&titled, "t.mpd", &unknown).unwrap(), expected);
+    let error = film_of_mpd(&named.replace("&amp;", "&amq;"), "p.mpd", &sizes).unwrap_err();
+    assert!(error.to_string().contains("amq"), "{error}");
+}
+
+#[test]
+fn pictures_for_a_seek_bar_are_no_track() {
+    let trick = "<AdaptationSet mimeType=\"video/mp4\"><EssentialProperty \
+                 schemeIdUri=\"http://dashif.org/guidelines/trickmode\" value=\"1\"/>\
+                 <Representation id=\"trick\" bandwidth=\"90000\"/></AdaptationSet>";
+    let with_trick = TEMPLATE.replace("</Period>", &format!("{trick}</Period>"));
+    let expected = film_of_mpd(TEMPLATE, "t.mpd", &unknown).unwrap();
+    assert_eq!(film_of_mpd(&with_trick, "t.mpd", &unknown).unwrap(), expected);
+}
+
+#[test]
+fn a_length_of_its_own_replaces_the_timeline_around_a_representation() {
+    let own = "<Representation id=\"lo\" bandwidth=\"400000\"><SegmentTemplate duration=\"4000\"/></Representation>";
+    let text = OPEN_TIMELINE
+        .replace("<Representation id=\"lo\" bandwidth=\"400000\"/>", own)
+        .replace("r=\"-1\"", "r=\"29\"");
+    assert_eq!(film_of_mpd(&text, "t.mpd", &unknown).unwrap().chunks(), 30);
+    // The two Representations differ if the length is another.
+    let text = text.replace("duration=\"4000\"", "duration=\"2000\"");
+    let error = film_of_mpd(&text, "t.mpd", &unknown).unwrap_err().to_string();
+    assert!(error.contains("60"), "{error}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ def _lowest_by_slot(wait: dict[str, Any], period_s: float) -> FloatArray:
     """Deviations of the slots' 2nd percentiles of waits in ms, which add to the floor's steps."""
     seen = np.array_split(probed(wait, period_s, seed=2, slots=FLOOR_SLOTS), FLOOR_SLOTS)
     lowest = np.array([np.percentile(slot, 2) for slot in seen])
-    return lowest - np.median(lowest)
+    return np.asarray(lowest - np.median(lowest))
 
 
 def _corrected(wait: dict[str, Any], target: FloatArray, period_s: float) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def fitted_profile(links: Sequence[tuple[MeasuredLink, Grid]]) -> dict[str, Any]
     """Return the parts of a profile that is fitted to measured links.
 
     Logs of round trips are fitted together. Each other part comes from the first link that tells
-    it; packet times refine the rate of their direction.
+    it; packet times add their frames to the rate of their direction.
 
     Args:
         links: measured links, each with its grid.
@@ -202,8 +202,12 @@ def _way(
         if link.packets_per_ms is not None and way in link.series:
             series = link.series["up" if way == "up" else "down"]
             whole = way_parts(series, Steps.of(series, link.start_ns, grid))
-            rate = parts.setdefault("rate", whole["rate"])
-            rate |= rate_parts(link.packets_per_ms, round(grid.period_s * 1e3))
+            fine = rate_parts(link.packets_per_ms, round(grid.period_s * 1e3))
+            if "rate" in parts:
+                # The fluctuation is that of the link whose levels the profile has.
+                parts["rate"]["frames"] = fine["frames"]
+            else:
+                parts["rate"] = whole["rate"] | fine
     return parts
 
 

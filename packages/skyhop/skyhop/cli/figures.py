@@ -80,16 +80,16 @@ def figure_files(
         footer: value of `--footer`.
 
     Raises:
-        InputError: there is no such format or width, or the directory cannot be created.
+        InputError: there is no such format or width, or the directory's place does not exist or is
+            a file's.
     """
+    from skyhop.data.files import check_directory
     from skyhop.errors import InputError
     from skyhop.report import FigureFiles
 
     chosen = [_known(kind, FIGURE_KINDS, "--format") for kind in kinds or []]
-    if directory is not None and not directory.resolve().parent.is_dir():
-        raise InputError(
-            f"{directory.resolve().parent}: there is no such directory: create it first"
-        )
+    if directory is not None:
+        check_directory(directory.resolve().parent)
     if directory is not None and directory.exists() and not directory.is_dir():
         raise InputError(f"--figures: {directory} is not a directory")
     default = otherwise if directory is None else FIGURE_KINDS
@@ -123,12 +123,14 @@ def figure_file(file: Path, width: str, height_in: float | None, *, footer: bool
     """Return a figure's file and shape, from the values of the options; before any other work.
 
     Raises:
-        InputError: the suffix or the width is unknown, or the directory does not exist.
+        InputError: the suffix or the width is unknown, the directory does not exist, or another one
+            is in the file's place.
     """
     from skyhop.data.figure_files import figure_kind
+    from skyhop.data.files import check_place
 
     figure_kind(file)
-    check_directory(file)
+    check_place(file)
     return FigureFile(file, _figure_width(width), height_in, footer)
 
 
@@ -142,18 +144,6 @@ def figure_file_or_none(
     """
     _figure_width(width)
     return None if file is None else figure_file(file, width, height_in, footer=footer)
-
-
-def check_directory(output: Path) -> None:
-    """Check that a file's directory exists, before any other work.
-
-    Raises:
-        InputError: the directory does not exist.
-    """
-    from skyhop.errors import InputError
-
-    if not output.parent.is_dir():
-        raise InputError(f"{output.parent}: there is no such directory: create it first")
 
 
 def _figure_width(width: str) -> FigureWidth:

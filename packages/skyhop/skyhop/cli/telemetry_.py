@@ -18,7 +18,6 @@ from skyhop.cli.figures import (
     PanelName,
     Plot,
     Width,
-    check_directory,
     figure_file_or_none,
 )
 from skyhop.cli.options import Csv, Json, group
@@ -398,10 +397,11 @@ def path(
 ) -> None:
     """Convert telemetry to a path file."""
     from skyhop.cli.path.output import finish
+    from skyhop.data.files import check_place
     from skyhop.telemetry.paths import FIELDS, path_from_telemetry
 
     figure = figure_file_or_none(plot, width, height, footer=footer)
-    check_directory(output)
+    check_place(output)
     frame = read_frame(source, _named(node), FIELDS, from_, to)
     trace, used, unknown = path_from_telemetry(
         frame, field, from_=place, to=other, direction=direction, rtt=rtt

@@ -27,6 +27,31 @@ def write_file(file: Path, content: bytes) -> None:
     _core.replace_file(str(file), content)
 
 
+def check_directory(directory: Path) -> None:
+    """Check that a directory exists.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: there is no such directory: create it first")
+
+
+def check_place(output: Path) -> None:
+    """Check that the directory of a file exists and no directory is in the file's place.
+
+    Raises:
+        InputError: a file cannot be written there.
+    """
+    check_directory(output.parent)
+    _check_no_directory(output)
+
+
+def _check_no_directory(output: Path) -> None:
+    if output.is_dir():
+        raise InputError(f"{output}: is a directory: give the name of a file")
+
+
 def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
     """Write all files below `directory`, or none; keys of `contents` are relative paths.
 
@@ -38,11 +63,9 @@ def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
         InputError: `directory` does not exist, or a directory is in a file's place.
         RunError: a file cannot be written, for example because the disk is full.
     """
-    if not directory.is_dir():
-        raise InputError(f"{directory}: there is no such directory: create it first")
+    check_directory(directory)
     for name in contents:
-        if (directory / name).is_dir():
-            raise InputError(f"{directory / name}: is a directory: give the name of a file")
+        _check_no_directory(directory / name)
     # Errors name the requested file, not its temporary one.
     requested = directory / next(iter(contents), "")
     try:

@@ -17,8 +17,7 @@ import jinja2
 from markupsafe import escape
 
 from skyhop.data.figure_files import FIGURE_KINDS, FigureKind, FigureWidth
-from skyhop.data.files import write_files
-from skyhop.errors import InputError
+from skyhop.data.files import check_place, write_files
 
 if TYPE_CHECKING:
     from skyhop.figures.style import Sheet
@@ -161,9 +160,8 @@ def write_page(output: Path, html: str, place: PageFiles, files: Mapping[str, by
     page = {output.name: html.encode()}
     if folder.parent == output.parent.resolve():
         write_files(output.parent, contents | page)
-    elif not output.parent.is_dir():
-        raise InputError(f"{output.parent}: there is no such directory: create it first")
     else:
+        check_place(output)
         write_files(folder.parent, contents)
         write_files(output.parent, page)
     for name in stale:

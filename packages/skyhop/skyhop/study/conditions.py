@@ -192,7 +192,8 @@ def _condition(study: Study, runs: Sequence[PlannedRun], varied: _Varied) -> lis
                 for text, levels in levels_of.items()
             ]
     distinct = list(dict.fromkeys(text for text in varied.texts if text))
-    return [Condition(varied.name, "all", varied.merge(distinct))]
+    others = "; none in the others" if "" in varied.texts else ""
+    return [Condition(varied.name, "all", varied.merge(distinct) + others)]
 
 
 def _few(values: Sequence[str]) -> str:

@@ -48,8 +48,6 @@ STEP_S = 0.1
 
 _PROBES = ("ping", "irtt", "atlas", "csv")
 """Formats of logs of round trips, by their names in the core."""
-_LONGEST_MS = 4 * 3_600_000
-"""Longest packet trace in ms, as for the core: its milliseconds must fit into memory."""
 _MOST_STEPS = 20_000_000
 """Largest number of steps of a series with its gaps, for the same reason."""
 _PING_S = 0.012
@@ -351,10 +349,8 @@ def _of_steps(name: str, text: InputFile) -> MeasuredLink:
 def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     """Read packet times, and LeoCC's one-way delays next to them."""
     way: Direction = "up" if mahimahi.capacity(text).startswith("up") else "down"
-    at_ms = np.fromiter(mahimahi.packet_times_ms(text), dtype=np.int64)
-    if at_ms[-1] > _LONGEST_MS:
-        raise InputError(f"{text.file}: lasts more than four hours: keep a part of it")
-    per_ms = np.bincount(at_ms)
+    # By the times as they are written, of which each is the end of a millisecond.
+    per_ms = np.array([0, *mahimahi.packets_per_ms(text)], dtype=np.int64)
     per_step = round(STEP_S * 1e3)
     steps = per_ms[: len(per_ms) // per_step * per_step].reshape(-1, per_step).sum(axis=1)
     if len(steps) < 2:  # noqa: PLR2004
@@ -363,7 +359,7 @@ def _of_packets(name: str, text: InputFile) -> MeasuredLink:
     if leocc.matches(text) and leocc.delay_file(text.file) is not None:
         per_delay = round(STEP_S / leocc.DELAY_STEP_S)
         known = np.full(len(steps) * per_delay, np.nan)
-        delays = np.fromiter(leocc.delays_ms(text), dtype=np.float64)[: len(known)]
+        delays = np.array(leocc.delays_ms(text), dtype=np.float64)[: len(known)]
         known[: len(delays)] = delays
         delay_ms = _means(known, per_delay)
     return MeasuredLink(

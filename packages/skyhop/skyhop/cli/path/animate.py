@@ -61,14 +61,14 @@ def animate(
     import skyhop
     from skyhop.analysis.ground import ground_views
     from skyhop.analysis.moment import moment_of
-    from skyhop.cli.figures import check_directory
     from skyhop.data.figure_files import animation_kind
+    from skyhop.data.files import check_place
     from skyhop.data.positions import GATEWAYS
     from skyhop.data.progress import progress_bar
     from skyhop.figures.animation import write_animation
 
     animation_kind(output)
-    check_directory(output)
+    check_place(output)
     path = skyhop.read_path(file, force_size=force_size)
     times_s = _times_s(path, begin, until, every)
     moments = []

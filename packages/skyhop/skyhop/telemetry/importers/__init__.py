@@ -14,10 +14,19 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.importers.input_file import Importer, InputFile, Options, Probe, read_input
+from skyhop.telemetry.importers.input_file import (
+    CUT_LINE,
+    CutLineError,
+    Importer,
+    InputFile,
+    Options,
+    Probe,
+    read_input,
+)
 from skyhop.telemetry.store import TelemetryFile, is_telemetry_file
 
 __all__ = [
@@ -30,6 +39,8 @@ __all__ = [
     "import_samples",
     "probes",
 ]
+
+T = TypeVar("T")
 
 _SHARED = "input_file"
 _TIMED_ROW = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?,.*,.*,")
@@ -96,7 +107,7 @@ def import_samples(
         return
     source, importer = _found(file, name, options)
     count, has_values = 0, False
-    for sample in importer.samples(source):
+    for sample in _until_cut(source, importer.samples(source)):
         count += 1
         has_values = has_values or any(sample[name] is not None for name in sample.keys() - {TIME})
         yield sample
@@ -109,6 +120,23 @@ def import_samples(
         )
     if accounts is not None and source.account:
         accounts.append(source.account)
+
+
+def _until_cut(source: InputFile, parts: Iterator[T]) -> Iterator[T]:
+    """Yield the parts of a file, without that of its last line if this is cut off.
+
+    Raises:
+        InputError: a line is wrong, or the last one before any part.
+    """
+    is_empty = True
+    try:
+        for part in parts:
+            is_empty = False
+            yield part
+    except CutLineError:
+        if is_empty:
+            raise
+        source.notes.append(CUT_LINE)
 
 
 def _stored_samples(file: Path) -> Iterator[Sample]:
@@ -138,7 +166,7 @@ def probes(file: Path, name: str | None = None, options: Options | None = None) 
             f"{file}: the format {importer.name} holds no single round trips: import it and give "
             "the directory"
         )
-    found = list(importer.probes(source))
+    found = list(_until_cut(source, importer.probes(source)))
     if not found:
         raise InputError(f"{file}: holds no rows of the format {importer.name}")
     return found

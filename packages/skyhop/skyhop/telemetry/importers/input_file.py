@@ -36,9 +36,15 @@ _PIECE = 1 << 16
 """Number of bytes that are decompressed at a time, so that a cut loses only what follows it."""
 _JSON = re.compile(r"\s*\[?\s*\{")
 _CUT = "the compressed file ends early"
+CUT_LINE = "its last line is cut off"
+"""Remark on a file without its last line, which has no line end."""
 _HEAD = 5
 """Number of lines at the beginning of a file by which its format is recognised."""
 _NULLS = frozenset({"", "-", "null", "none", "nan", "na", "n/a"})
+
+
+class CutLineError(InputError):
+    """Error about the last line of a file, which has no line end and so may be cut off."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,8 @@ class InputFile:
     notes: list[str] = field(default_factory=list, compare=False)
     named: dict[str, None] = field(default_factory=dict, compare=False)
     used: set[str] = field(default_factory=set, compare=False)
+    is_open: bool = False
+    """Whether the last line has no line end, so that it may be cut off."""
 
     @property
     def text(self) -> str:
@@ -79,7 +87,7 @@ class InputFile:
     @property
     def content(self) -> bytes:
         """Text of the file in UTF-8."""
-        return self.text.encode()
+        return (self.text if self.is_open else f"{self.text}\n").encode()
 
     @property
     def log_format(self) -> str:
@@ -108,7 +116,7 @@ class InputFile:
         return [name.strip() for name in first]
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[Row]:
-        """Yield the rows of a CSV table.
+        """Yield the rows of a CSV table, without a last row after others that is cut off.
 
         Args:
             columns: names of the columns; by default they are in the first line.
@@ -118,14 +126,25 @@ class InputFile:
         if len(set(names)) < len(names):
             raise self.wrong(1, "two columns have the same name")
         first = 2 if columns is None else 1
+        is_empty = True
         for number, cells in _cells(self, first):
             # Programs that append to a file write its header line again: skip it.
             if cells and cells != names:
+                if len(cells) < len(names) and self._may_be_cut(number):
+                    if is_empty:
+                        raise self.wrong(number, f"{len(cells)} cells, expected {len(names)}")
+                    self.notes.append(CUT_LINE)
+                    return
+                is_empty = False
                 yield Row(self, number, dict(zip(names, cells, strict=False)), len(cells))
 
     def wrong(self, number: int, what: str) -> InputError:
         """Return the error to raise about line `number`."""
-        return InputError(f"{self.file}: line {number}: {what}")
+        error = CutLineError if self._may_be_cut(number) else InputError
+        return error(f"{self.file}: line {number}: {what}")
+
+    def _may_be_cut(self, number: int) -> bool:
+        return self.is_open and number == len(self.lines) > 1
 
     @property
     def start_ns(self) -> int:
@@ -405,9 +424,9 @@ def read_input(file: Path, options: Options) -> InputFile:
         lines.pop()
     if not lines:
         raise InputError(f"{file}: {_CUT}, before a whole line" if is_cut else f"{file}: is empty")
-    return InputFile(
-        file, lines, options, [f"{_CUT}: what stands whole before its end counts"] * is_cut
-    )
+    notes = [f"{_CUT}: what stands whole before its end counts"] * is_cut
+    is_open = not is_cut and text.endswith(lines[-1])
+    return InputFile(file, lines, options, notes, is_open=is_open)
 
 
 def _content_of(file: Path) -> tuple[bytes, bool]:

@@ -1,7 +1,7 @@
 """LeoCC's traces: mahimahi's format, and a file of one-way delays in ms, a line per 10 ms.
 
-The file of delays is in the directory of the trace; its name has "delay" in place of "bw". The RTT
-is twice the delay, as in LeoCC's replay.
+Both files are read as by `skyhop path import`. The file of delays is in the directory of the trace;
+its name has "delay" in place of "bw". The RTT is twice the delay, as in LeoCC's replay.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers import mahimahi
@@ -16,7 +17,6 @@ from skyhop.telemetry.importers.input_file import (
     SECOND_NS,
     Importer,
     InputFile,
-    Row,
     SecondMeans,
     read_input,
 )
@@ -24,7 +24,6 @@ from skyhop.telemetry.importers.input_file import (
 DELAY_STEP_S = 0.01
 """Time between two delays in seconds."""
 _STEP_NS = round(DELAY_STEP_S * SECOND_NS)
-_LONGEST_MS = 60_000
 
 
 def _samples(source: InputFile) -> Iterator[Sample]:
@@ -35,8 +34,8 @@ def _samples(source: InputFile) -> Iterator[Sample]:
         yield {**sample, "probe_rtt_ms": rtt_ms.get(time_ns)}
 
 
-def delays_ms(source: InputFile) -> Iterator[float]:
-    """Yield the one-way delay of each 10 ms of a trace, from the file next to it.
+def delays_ms(source: InputFile) -> list[float]:
+    """Return the one-way delay of each 10 ms of a trace, from the file next to it.
 
     Raises:
         InputError: the file is missing, or a delay is impossible.
@@ -48,19 +47,14 @@ def delays_ms(source: InputFile) -> Iterator[float]:
             'its name in place of "bw"'
         )
     delays = read_input(file, source.options)
-    for number, line in enumerate(delays.lines, 1):
-        row = Row(delays, number, {"delay": line})
-        delay_ms = row.needed("delay")
-        if not 0 <= delay_ms < _LONGEST_MS:
-            raise row.wrong(f"a delay of {delay_ms:g} ms cannot be")
-        yield delay_ms
+    return _core.read_leocc_delays(delays.content, str(delays.file))
 
 
 def _round_trips(source: InputFile) -> Iterator[tuple[int, float]]:
     seconds, found = SecondMeans(), []
-    for place, delay_ms in enumerate(delays_ms(source)):
+    for step, delay_ms in enumerate(delays_ms(source)):
         # The trace's seconds count from its start, which need not be a full second of UTC.
-        at_ns = source.start_ns // SECOND_NS * SECOND_NS + place * _STEP_NS
+        at_ns = source.start_ns // SECOND_NS * SECOND_NS + step * _STEP_NS
         found += list(seconds.add(at_ns, {"rtt": 2 * delay_ms}))
     for sample in [*found, *seconds.flush()]:
         time_ns, rtt_ms = sample[TIME], sample["rtt"]

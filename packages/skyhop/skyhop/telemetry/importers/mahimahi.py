@@ -1,7 +1,7 @@
 """mahimahi's traces: a line per delivery opportunity of a 1500-byte packet, its time in ms.
 
-Rates are wire rates, as in `skyhop path import`: a packet counts as 1514 bytes. The file contains
-neither the time nor the direction of the measurement.
+The file is read as by `skyhop path import`: rates are wire rates, so that a packet counts as 1514
+bytes. The file contains neither the time nor the direction of the measurement.
 """
 
 from __future__ import annotations
@@ -9,41 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers.input_file import SECOND_NS, Importer, InputFile, end_of_second
 
 PACKET_BITS = 1514 * 8
 """Size of a packet on the wire, in bits."""
-_LONGEST_MS = 7 * 86_400_000
-_DIGITS = 12
+_LEAST_MS = 990
+"""Length in ms from which on a last second is whole: its last ms may have no packet."""
 
 
 def samples(source: InputFile) -> Iterator[Sample]:
     """Yield the rate of each completely measured second; 0 for seconds without packets."""
-    name = capacity(source)
-    last, packets, second = 0, 0, 0
-    for at_ms in packet_times_ms(source):
-        last = at_ms
-        while at_ms >= (second + 1) * 1000:
-            end_ns = end_of_second(source.start_ns + second * SECOND_NS)
-            yield {TIME: end_ns, name: float(packets * PACKET_BITS)}
-            packets, second = 0, second + 1
-        packets += 1
-    if last >= second * 1000 + 990:
-        end_ns = end_of_second(source.start_ns + second * SECOND_NS)
-        yield {TIME: end_ns, name: float(packets * PACKET_BITS)}
+    name, packets = capacity(source), packets_per_ms(source)
+    for second, begin_ms in enumerate(range(0, len(packets) - _LEAST_MS + 1, 1000)):
+        of_second = packets[begin_ms : begin_ms + 1000]
+        bps = sum(of_second) * PACKET_BITS * 1000 / len(of_second)
+        yield {TIME: end_of_second(source.start_ns + second * SECOND_NS), name: bps}
 
 
-def packet_times_ms(source: InputFile) -> Iterator[int]:
-    """Yield the time of each packet in ms since the start of the trace, in ascending order."""
-    last = 0
-    for number, line in enumerate(source.lines, 1):
-        at_ms = _whole_ms(source, number, line)
-        if at_ms < last:
-            raise source.wrong(number, f"{at_ms} comes after {last}")
-        last = at_ms
-        yield at_ms
+def packets_per_ms(source: InputFile) -> list[int]:
+    """Return the number of packets in each ms of the trace."""
+    return _core.read_mahimahi(source.content, str(source.file))
 
 
 def capacity(source: InputFile) -> str:
@@ -61,21 +49,9 @@ def capacity(source: InputFile) -> str:
     return f"{direction}link_capacity_bps"
 
 
-def _whole_ms(source: InputFile, number: int, line: str) -> int:
-    """Parse a line as a whole number of ms."""
-    text = line.strip()
-    if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) > _LONGEST_MS:
-        raise source.wrong(number, f'expected the ms of a packet, not "{text[:40]}"')
-    return int(text)
-
-
 def matches(source: InputFile) -> bool:
-    """Return whether the first lines are whole numbers in ascending order."""
-    texts = [line.strip() for line in source.head]
-    if not all(text.isascii() and text.isdigit() and len(text) <= _DIGITS for text in texts):
-        return False
-    numbers = [int(text) for text in texts]
-    return numbers == sorted(numbers)
+    """Return whether the first line is a whole number, as in traces of mahimahi and of LeoCC."""
+    return source.log_format == "mahimahi"
 
 
 FORMAT = Importer(

@@ -119,8 +119,8 @@ pub fn constellation_text(
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let known = known.join(", ");
         let what = format!(
-            "unknown constellation \"{name}\"{hint}; expected {known}, geo:LONGITUDE, a file, or the address of element \
-             sets"
+            "{}{hint}; expected {known}, geo:LONGITUDE, a file, or the address of element sets",
+            unknown("constellation", name)
         );
         ScenarioError::key(origin, "path.constellation", what)
     })?;
@@ -166,10 +166,18 @@ pub fn site_list(
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let known = known.join(", ");
         let what =
-            format!("unknown list of sites \"{name}\"{hint}; expected {known}, or a CSV file");
+            format!("{}{hint}; expected {known}, or a CSV file", unknown("list of sites", name));
         ScenarioError::key(origin, key, what)
     })?;
     parse_sites(&read(&path)?, &path.display().to_string())
+}
+
+/// Begin of the message about a name that is neither data that comes with skyhop nor a file.
+fn unknown(noun: &str, name: &str) -> String {
+    let extension = Path::new(name).extension().map(|end| end.to_string_lossy());
+    let is_file = name.contains('/')
+        || extension.is_some_and(|end| end.starts_with(|first: char| first.is_alphabetic()));
+    if is_file { format!("no such file: \"{name}\"") } else { format!("unknown {noun} \"{name}\"") }
 }
 
 /// Find the file `name`, relative to the scenario's directory first, then to the current directory.
@@ -199,15 +207,26 @@ fn read(path: &Path) -> Result<String, ScenarioError> {
 }
 
 fn parse_sites(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let text = text.trim_start_matches('\u{feff}');
+    let first = text.lines().next().unwrap_or_default();
+    let separator = [';', '\t'].into_iter().find(|mark| first.contains(*mark)).unwrap_or(',');
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .delimiter(separator as u8)
+        .from_reader(text.as_bytes());
+    let wrong = |line: usize, error: &csv::Error| {
+        let what = format!("{}; expected {SITE_COLUMNS}", without_place(error));
+        ScenarioError::key(origin, format!("line {line}"), what)
+    };
+    let names = reader.headers().map_err(|error| wrong(1, &error))?.iter().map(site_column);
+    let names = names.collect();
     let mut rows = Vec::new();
-    for (index, row) in reader.deserialize().enumerate() {
+    for (index, row) in reader.records().enumerate() {
         // The header is line 1.
-        let line = format!("line {}", index + 2);
-        let row: SiteRow = row.map_err(|error| {
-            let what = format!("{error}; expected the columns name, latitude_deg, longitude_deg");
-            ScenarioError::key(origin, line.clone(), what)
-        })?;
+        let line = index + 2;
+        let row = row.and_then(|row| row.deserialize::<SiteRow>(Some(&names)));
+        let row = row.map_err(|error| wrong(line, &error))?;
+        let line = format!("line {line}");
         row.check().map_err(|what| ScenarioError::key(origin, line, what))?;
         rows.push(row);
     }
@@ -215,4 +234,36 @@ fn parse_sites(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> 
         return Err(ScenarioError::key(origin, "the list", "has no rows"));
     }
     Ok(rows)
+}
+
+/// Columns of a list of sites, for messages.
+const SITE_COLUMNS: &str =
+    "the columns name, latitude_deg and longitude_deg, named in the first line";
+
+/// Name of a field of [`SiteRow`] for a column that has another usual name; other names as they are.
+fn site_column(name: &str) -> String {
+    let name = name.to_lowercase();
+    match name.as_str() {
+        "site" => "name",
+        "latitude" | "lat" => "latitude_deg",
+        "longitude" | "lon" | "long" | "lng" => "longitude_deg",
+        "altitude" | "alt" | "alt_m" => "altitude_m",
+        _ => &name,
+    }
+    .to_owned()
+}
+
+/// Message of a row's error in terms of the file; the caller adds the line.
+fn without_place(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => match err.kind() {
+            csv::DeserializeErrorKind::Message(what) => what.replace("missing field", "no column"),
+            csv::DeserializeErrorKind::ParseFloat(_) => "a word where a number belongs".to_owned(),
+            other => other.to_string(),
+        },
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} cells, where the first line has {expected_len}")
+        }
+        _ => error.to_string(),
+    }
 }

@@ -81,7 +81,27 @@ pub fn read_parts<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
 ) -> Result<T, D::Error> {
-    let mut keys = Keys { table: Table::deserialize(deserializer)?, ..Keys::default() };
+    read_table(deserializer, "", parts)
+}
+
+/// Read a table as [`read_parts`] does. The error about a text in its place shows the table in which this text is the
+/// value of the key `tag`; without `tag`, it does not.
+pub(crate) fn read_table<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    tag: &str,
+    parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
+) -> Result<T, D::Error> {
+    let table = match Value::deserialize(deserializer)? {
+        Value::Table(table) => table,
+        other => {
+            let is_kind = other.is_str() && !tag.is_empty();
+            let such_as =
+                if is_kind { format!("; write {{ {tag} = {other} }}") } else { String::new() };
+            let what = format!("{other} is not a table{such_as}");
+            return Err(KeyError { key: String::new(), what }.through_serde());
+        }
+    };
+    let mut keys = Keys { table, ..Keys::default() };
     let value = parts(&mut keys).and_then(|value| keys.finish().map(|()| value));
     value.map_err(KeyError::through_serde)
 }
@@ -142,7 +162,12 @@ impl Keys {
                 [] => "it has no keys".to_owned(),
                 known => format!("its keys are {}", known.join(", ")),
             };
-            let what = format!("does not belong to {} of {} \"{kind}\"; {keys}", T::NOUN, T::TAG);
+            let having = self.kinds.iter().filter(|kind| has_key::<T>(kind, key));
+            let having = having.map(|kind| format!("\"{kind}\"")).collect::<Vec<_>>().join(" or ");
+            let (noun, tag) = (T::NOUN, T::TAG);
+            let what = format!(
+                "does not belong to {noun} of {tag} \"{kind}\"; {keys}; `{key}` goes with {tag} = {having}"
+            );
             return Err(KeyError { key: key.clone(), what });
         }
         Ok(value)

@@ -69,10 +69,16 @@ fn errors_name_the_key_however_deep_it_stands() {
         ),
         (
             "kind = \"bulk\", requests = 3",
-            "app.requests: does not belong to an application of kind \"bulk\"",
+            "app.requests: does not belong to an application of kind \"bulk\"; it has no keys; `requests` goes with \
+             kind = \"request-response\"",
         ),
     ] {
         let error = parse(&format!("app = {{ {text} }}")).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
+    assert_eq!(
+        parse("app = \"bulk\"").unwrap_err(),
+        "app: \"bulk\" is not a table; write { kind = \"bulk\" }"
+    );
+    assert_eq!(parse("app = 3").unwrap_err(), "app: 3 is not a table");
 }

@@ -284,6 +284,17 @@ def test_csv_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["run"] for row in rows] == [LONG] * 3 + ["b", "seed-1", "seed-2", "seed-3"]
     assert rows[4]["goodput_bps"] == "40000000"
+    assert rows[4]["probe_rtt_p95_us"] == ""
+
+
+def test_csv_has_the_probe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = SyntheticRun(("cubic", "bbr"), 12.0, probe=True).write(tmp_path / "probed")
+    (probe,) = json.loads((directory / "summary.json").read_text())["probes"]
+    print_runs([directory], as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for row in rows:
+        assert int(row["probe_rtt_p95_us"]) == probe["rtt_p95_us"]
+        assert float(row["probe_loss"]) == probe["lost"] / probe["sent"]
 
 
 def test_csv_of_nothing_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:

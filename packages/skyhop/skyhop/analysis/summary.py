@@ -23,6 +23,13 @@ FILM_KEYS = ("mean_bitrate_bps", "stall_ns", "stalls", "switches", "startup_ns",
 """Keys of a film in summary.json, in addition to those of all applications."""
 
 
+NO_CHANCE = (
+    "all seeds give the same result, because nothing in the run is drawn at random: for intervals "
+    "that mean something, give flows a start_spread, or vary path.offset"
+)
+"""Warning about repeats whose intervals have no length."""
+
+
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     """Return one row per TCP flow of each run: `summary_row_values`, run name, and warnings.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skyhop import _core, views
+from skyhop.analysis.summary import NO_CHANCE
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
@@ -256,8 +257,7 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
     by_run = {row["run"]: row for row in rows}
     alike = _runs_without_chance(study, rows)
     warned = {
-        run: [*row[WARNINGS], *([_NO_CHANCE] if run in alike else [])]
-        for run, row in by_run.items()
+        run: [*row[WARNINGS], *([NO_CHANCE] if run in alike else [])] for run, row in by_run.items()
     }
     texts = Counter(text for given in warned.values() for text in given)
     found = []
@@ -272,12 +272,6 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
         }
         found.append(StudyWarning(text, count, len(by_run), where))
     return found
-
-
-_NO_CHANCE = (
-    "all seeds give the same result, because nothing in the run is drawn at random: for intervals "
-    "that mean something, give flows a start_spread, or make path.offset an axis"
-)
 
 
 def _runs_without_chance(study: Study, rows: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -190,8 +190,8 @@ impl<'r> PathFrames<'r> {
 
     /// First end that has had no satellite in view in any frame so far.
     fn out_of_view(&self) -> Option<&'r Place> {
-        let ends = [&self.request.from, &self.request.to].into_iter().zip(self.has_seen);
-        ends.into_iter().find(|(_, has_seen)| !has_seen).map(|(place, _)| place)
+        let mut ends = [&self.request.from, &self.request.to].into_iter().zip(self.has_seen);
+        ends.find(|(_, has_seen)| !has_seen).map(|(place, _)| place)
     }
 
     /// Frame with the shortest route between the selected satellites; `None` if they have no route.

@@ -21,7 +21,7 @@ fn short_path(experiment: &Experiment) -> Option<String> {
     let covered = Duration::from_nanos(experiment.path().header.duration_ns);
     (covered < experiment.duration).then(|| {
         let duration = experiment.duration;
-        format!("the path covers {covered} of the run's {duration}; its last state is kept; [path] loop = true repeats a path file")
+        format!("the path covers {covered:.3} of the run's {duration:.3}; its last state is kept; [path] loop = true repeats a path file")
     })
 }
 
@@ -38,7 +38,7 @@ fn queue_of_longer_path(experiment: &Experiment) -> Option<String> {
     (duration < covered && differs).then(|| {
         let ms = |rtt: Duration| format!("{:.1} ms", rtt.as_secs_f64() * 1e3);
         format!(
-            "queue \"{}\" is that of the whole path of {covered}, whose mean base RTT is {}; over the run of {duration} \
+            "queue \"{}\" is that of the whole path of {covered:.3}, whose mean base RTT is {}; over the run of {duration:.3} \
              it is {}: give link.queue in bytes or packets for another",
             in_bdp.given,
             ms(whole),

@@ -13,7 +13,7 @@ pub use atomic_write::{
     TemporaryFile, replace_file, temporary_file_for, write_error, write_staged,
 };
 pub use error::FileError;
-pub use pairs_file::{PairsWriter, pairs_schema};
+pub use pairs_file::{PAIRS_SOURCE, PairsWriter, pairs_schema};
 pub use path_file::{MOST_BYTES, path_frames, path_to_parquet, read_path, write_path};
 pub use stale_files::{Staging, remove_stale};
 pub use table::{

@@ -18,6 +18,9 @@ use crate::FileError;
 use crate::atomic_write::{TemporaryFile, put_in_place, temporary_file_for, write_error};
 use crate::path_file::METADATA_KEY;
 
+/// Value of the key `source` in the header of a file of all pairs.
+pub const PAIRS_SOURCE: &str = "skyhop all pairs";
+
 /// Number of steps that are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
 

@@ -23,6 +23,7 @@ use skyhop_units::{Duration, Instant, Quoted, Rate};
 
 use crate::FileError;
 use crate::atomic_write::{replace_file, write_error};
+use crate::pairs_file::PAIRS_SOURCE;
 use crate::path_columns::{
     KindsError, check_kinds, check_types, declared_bytes, event_fields, known,
 };
@@ -184,6 +185,10 @@ fn read_header(
     let found = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
     if found > SCHEMA_VERSION {
         return Err(FileError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    if value.get("source").and_then(serde_json::Value::as_str) == Some(PAIRS_SOURCE) {
+        let what = "it has the paths of all pairs of sites: read it with skyhop.read_all_pairs";
+        return Err(not_a_path(path, what.to_owned()));
     }
     serde_json::from_value(value).map_err(|e| wrong_header(path, &e))
 }

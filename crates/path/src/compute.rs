@@ -13,7 +13,9 @@ use crate::handover::{self, HandoverPolicy, Link, Selection, View, VisibilityFor
 use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Hops, Topology, sky, topology};
-use crate::trace::{Frame, NODE_FROM, NODE_TO, NodeSite, PathHeader, PathTrace, SCHEMA_VERSION};
+use crate::trace::{
+    Frame, NODE_FROM, NODE_TO, NodeSite, PathHeader, PathTrace, SCHEMA_VERSION, TraceError,
+};
 
 /// Compute a whole path. `progress` is called after each step with the number of steps done and the total, and may
 /// stop the computation.
@@ -24,16 +26,23 @@ pub fn compute(
     request: &PathRequest,
     mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<PathTrace, PathError> {
-    let frames = PathFrames::new(request)?;
+    let mut frames = PathFrames::new(request)?;
     let (header, steps) = (frames.header(), request.steps());
     let mut trace = PathTrace { header, frames: Vec::new() };
-    for (done, frame) in (1..).zip(frames) {
+    for (done, frame) in (1..).zip(&mut frames) {
         trace.frames.push(frame);
         if progress(done, steps).is_break() {
             return Err(PathError::Stopped { done, steps });
         }
     }
-    trace.validate()?;
+    trace.validate().map_err(|error| match (error, frames.out_of_view()) {
+        (TraceError::NeverConnected { .. }, Some(place)) => PathError::NeverInView {
+            constellation: request.constellation.name.clone(),
+            satellites: request.constellation.satellites(),
+            place: place.name.clone(),
+        },
+        (error, _) => error.into(),
+    })?;
     trace.header.sites = sites_of(request, &trace.frames);
     Ok(trace)
 }
@@ -64,6 +73,8 @@ pub struct PathFrames<'r> {
     /// Satellites above each end of the path; the `from` end comes first.
     sky: Sky,
     in_view: [Vec<Link>; 2],
+    /// Whether a satellite has been in view of each end, in any frame so far.
+    has_seen: [bool; 2],
     policy: Box<dyn HandoverPolicy>,
     topology: Box<dyn Topology>,
     router: Router,
@@ -87,6 +98,7 @@ impl<'r> PathFrames<'r> {
             positions: Vec::new(),
             sky: sky(request, [&request.from, &request.to], &ephemeris),
             in_view: Default::default(),
+            has_seen: [false; 2],
             policy: (handover::policy(&request.handover)?.make)(request.options.grid),
             topology: topology(request, &ephemeris),
             router: Router::default(),
@@ -171,6 +183,15 @@ impl<'r> PathFrames<'r> {
                 Link { satellite, delay_s, sin_elevation: site.sin_elevation(position) }
             }));
         }
+        for (has_seen, in_view) in self.has_seen.iter_mut().zip(&self.in_view) {
+            *has_seen |= !in_view.is_empty();
+        }
+    }
+
+    /// First end that has had no satellite in view in any frame so far.
+    fn out_of_view(&self) -> Option<&'r Place> {
+        let mut ends = [&self.request.from, &self.request.to].into_iter().zip(self.has_seen);
+        ends.find(|(_, has_seen)| !has_seen).map(|(place, _)| place)
     }
 
     /// Frame with the shortest route between the selected satellites; `None` if they have no route.

@@ -116,7 +116,7 @@ fn with_names(error: QuantityError) -> QuantityError {
         QuantityError::WrongUnit { text, unit, hint, .. } => {
             QuantityError::WrongUnit { text, unit, hint, expected: EXPECTED }
         }
-        QuantityError::OutOfRange { text, .. } => {
+        QuantityError::OutOfRange { text, .. } | QuantityError::NoTime { text, .. } => {
             QuantityError::OutOfRange { text, expected: EXPECTED }
         }
     }

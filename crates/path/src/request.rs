@@ -194,6 +194,18 @@ pub enum PathError {
         /// Number of frames requested.
         steps: u64,
     },
+    /// No frame has a satellite in view of one of the ends.
+    #[error(
+        "there is never a path: none of the {satellites} satellites of {constellation} is ever in view of {place}"
+    )]
+    NeverInView {
+        /// Name of the constellation.
+        constellation: String,
+        /// Number of its satellites.
+        satellites: u32,
+        /// Name of the end.
+        place: String,
+    },
     /// The computed frames do not form a valid path.
     #[error(transparent)]
     Trace(#[from] TraceError),

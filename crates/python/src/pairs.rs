@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use skyhop_files::PairsWriter;
+use skyhop_files::{PAIRS_SOURCE, PairsWriter};
 use skyhop_model::Relay;
 use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::{PathRequest, Place};
@@ -56,7 +56,7 @@ fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {
     let place = |place: &Place| serde_json::json!(place.endpoint());
     serde_json::json!({
         "schema": 1,
-        "source": "skyhop all pairs",
+        "source": PAIRS_SOURCE,
         "constellation": request.constellation.name,
         "satellites": request.constellation.satellites(),
         "relay": request.relay.map(Relay::name),

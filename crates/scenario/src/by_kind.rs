@@ -7,14 +7,14 @@ use serde::ser::Error;
 use serde::{Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::keys::{Keys, Kinds, read_parts};
+use crate::keys::{Keys, Kinds, read_table};
 
 /// Read a table whose keys all belong to one kind.
 ///
 /// # Errors
 /// The errors of [`Keys::kind`], and keys that no kind has.
 pub fn deserialize<'de, D: Deserializer<'de>, T: Kinds>(deserializer: D) -> Result<T, D::Error> {
-    read_parts(deserializer, Keys::kind)
+    read_table(deserializer, T::TAG, Keys::kind)
 }
 
 /// Write a value as the table that [`deserialize`] reads. The field may be flattened into a table

@@ -119,8 +119,8 @@ pub fn constellation_text(
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let known = known.join(", ");
         let what = format!(
-            "unknown constellation \"{name}\"{hint}; expected {known}, geo:LONGITUDE, a file, or the address of element \
-             sets"
+            "{}{hint}; expected {known}, geo:LONGITUDE, a file, or the address of element sets",
+            unknown("constellation", name)
         );
         ScenarioError::key(origin, "path.constellation", what)
     })?;
@@ -166,10 +166,18 @@ pub fn site_list(
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let known = known.join(", ");
         let what =
-            format!("unknown list of sites \"{name}\"{hint}; expected {known}, or a CSV file");
+            format!("{}{hint}; expected {known}, or a CSV file", unknown("list of sites", name));
         ScenarioError::key(origin, key, what)
     })?;
     sites::parse(&read(&path)?, &path.display().to_string())
+}
+
+/// Begin of the message about a name that is neither data that comes with skyhop nor a file.
+fn unknown(noun: &str, name: &str) -> String {
+    let extension = Path::new(name).extension().map(|end| end.to_string_lossy());
+    let is_file = name.contains('/')
+        || extension.is_some_and(|end| end.starts_with(|first: char| first.is_alphabetic()));
+    if is_file { format!("no such file: \"{name}\"") } else { format!("unknown {noun} \"{name}\"") }
 }
 
 /// Find the file `name`, relative to the scenario's directory first, then to the current directory.

@@ -81,7 +81,27 @@ pub fn read_parts<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
 ) -> Result<T, D::Error> {
-    let mut keys = Keys { table: Table::deserialize(deserializer)?, ..Keys::default() };
+    read_table(deserializer, "", parts)
+}
+
+/// Read a table as [`read_parts`] does. The error about a text in its place shows the table in which this text is the
+/// value of the key `tag`; without `tag`, it does not.
+pub(crate) fn read_table<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    tag: &str,
+    parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
+) -> Result<T, D::Error> {
+    let table = match Value::deserialize(deserializer)? {
+        Value::Table(table) => table,
+        other => {
+            let is_kind = other.is_str() && !tag.is_empty();
+            let such_as =
+                if is_kind { format!("; write {{ {tag} = {other} }}") } else { String::new() };
+            let what = format!("{other} is not a table{such_as}");
+            return Err(KeyError { key: String::new(), what }.through_serde());
+        }
+    };
+    let mut keys = Keys { table, ..Keys::default() };
     let value = parts(&mut keys).and_then(|value| keys.finish().map(|()| value));
     value.map_err(KeyError::through_serde)
 }

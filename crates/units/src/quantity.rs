@@ -14,6 +14,9 @@ pub enum QuantityError {
     /// The unit is missing or is not one of this quantity's.
     #[error("{} has {}{hint}; expected {expected}", Quoted(text), unit_phrase(unit))]
     WrongUnit { text: String, unit: String, hint: String, expected: &'static str },
+    /// The text is neither a date nor a time.
+    #[error("{} is not a date or a time; expected {expected}", Quoted(text))]
+    NoTime { text: String, expected: &'static str },
     /// The number is negative, not finite, or too large for the quantity.
     #[error("{} is out of range; expected {expected}", Quoted(text))]
     OutOfRange { text: String, expected: &'static str },

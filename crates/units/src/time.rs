@@ -150,10 +150,21 @@ impl FromStr for Duration {
     }
 }
 
+/// Exact text, which [`FromStr`] reads. With a precision, `{:.3}`, for messages: at most so many decimals of the largest
+/// unit up to seconds that fits.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return f.write_str("0 s");
+        }
+        if let Some(decimals) = f.precision() {
+            let fits = PRINTED.iter().rev().find(|(_, factor)| self.0 >= *factor);
+            let (name, factor) = fits.unwrap_or(&PRINTED[0]);
+            let text = format!("{:.decimals$}", self.0 as f64 / *factor as f64);
+            let is_whole = !text.contains('.');
+            let shown =
+                if is_whole { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
+            return write!(f, "{shown} {name}");
         }
         f.write_str(&format_whole(self.0, &PRINTED))
     }

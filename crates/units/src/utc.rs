@@ -41,7 +41,7 @@ impl UtcInstant {
 impl FromStr for UtcInstant {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || QuantityError::OutOfRange { text: text.to_owned(), expected: EXPECTED };
+        let (given, expected) = (text, EXPECTED);
         let text = text.trim();
         // ISO 8601's basic offsets (-0400, +09) are as good as those with a colon, also after a blank.
         let with_offset =
@@ -65,8 +65,10 @@ impl FromStr for UtcInstant {
             let day = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
             found.or_else(day).map(|time| time.and_utc())
         };
-        let time = time.or_else(plain).ok_or_else(wrong)?;
-        time.timestamp_nanos_opt().map(Self).ok_or_else(wrong)
+        let no_time = || QuantityError::NoTime { text: given.to_owned(), expected };
+        let out_of_range = || QuantityError::OutOfRange { text: given.to_owned(), expected };
+        let time = time.or_else(plain).ok_or_else(no_time)?;
+        time.timestamp_nanos_opt().map(Self).ok_or_else(out_of_range)
     }
 }
 

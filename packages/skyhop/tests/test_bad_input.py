@@ -48,7 +48,9 @@ def files(directory: Path) -> set[str]:
         ((*PATH, "--relay", "carrier-pigeon"), "path.relay: unknown variant `carrier-pigeon`"),
         ((*PATH, "--relay", "geo"), "geo:-95"),
         ((*PATH, "--constellation", "geo:west"), "not a longitude"),
-        ((*PATH, "--relay", "access", "--pops", "nowhere.csv"), "path.pops: unknown list of sites"),
+        ((*PATH, "--relay", "access", "--pops", "nowhere"), "path.pops: unknown list of sites"),
+        ((*PATH, "--relay", "access", "--pops", "a.csv"), 'path.pops: no such file: "a.csv"'),
+        ((*PATH, "--start", "yesterday"), 'path.start: "yesterday" is not a date or a time'),
         ((*PATH, "--fibre-stretch", "0.5"), "1 to 10 times"),
         ((*PATH, "--minimum-elevation", "95 deg"), "path.minimum_elevation: is 95 deg"),
         ((*PATH, "--satellites", "moon=1"), "path.satellites"),
@@ -59,7 +61,8 @@ def files(directory: Path) -> set[str]:
         ((*PATH, "--outage", "starlonk"), "path.outage"),
         ((*PATH, "--handover", "nearest"), "path.handover"),
         ((*PATH, "--constellation", "starlonk"), 'unknown constellation "starlonk"'),
-        ((*PATH, "--gateways", "nowhere.csv"), 'unknown list of sites "nowhere.csv"'),
+        ((*PATH, "--constellation", "starlonk.tle"), 'constellation: no such file: "starlonk.tle"'),
+        ((*PATH, "--gateways", "nowhere.csv"), 'no such file: "nowhere.csv"; expected starlink-'),
         ((*PATH, "--set", "link.rate=-1 Mbit/s"), "link.rate"),
         (
             (*PATH[:6], "100000 h", "-o", "x.parquet"),
@@ -72,7 +75,11 @@ def files(directory: Path) -> set[str]:
         (("live", "missing.toml", "-o", "run"), "missing.toml: cannot read"),
         (("report", "nowhere", "-o", "r.html"), "nowhere"),
         (("list", "planets"), "planets"),
-        (("fly",), "fly"),
+        (("fly",), "No such command 'fly'; expected one of"),
+        (("compare", "a"), "No such command 'compare'; did you mean skyhop path compare? (see"),
+        (("run", "a"), "did you mean skyhop linux run or skyhop study run"),
+        (("app", "page"), "No such command 'page'; expected one of list, show (see skyhop app"),
+        (("reprot", "a"), "No such command 'reprot'. Did you mean 'report'?"),
     ],
 )
 def test_wrong_arguments(
@@ -85,8 +92,42 @@ def test_wrong_arguments(
 def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
     # No satellite of a shell at 53 degrees inclination is visible from the poles.
     done = skyhop("path", "--from=89,0", "--to=-89,0", "--duration", "5 s", "-o", "x.parquet")
-    assert "never a path between 89,0 and -89,0" in one_line(done, 2)
+    assert "none of the 1584 satellites of starlink-shell1 is ever in view of 89,0" in one_line(
+        done, 2
+    )
+    # From the equator there are satellites in view, but no gateway.
+    done = skyhop(
+        "path", "--from=0,-140", "--to=0,-141", "--relay", "access", "--duration", "5 s",
+        "-o", "x.parquet",
+    )  # fmt: skip
+    assert "never a path between 0,-140 and 0,-141; no gateway may be near enough" in one_line(
+        done, 2
+    )
     assert files(tmp_path) == set()
+
+
+SITES = {
+    "usual names": ("name,lat,lon\nA,47.6,-122.3\n", ""),
+    "a table of Windows": ("\ufeffSite;Latitude;Longitude\r\nA;47.6;-122.3\r\n", ""),
+    "other names": ("name,x,y\nA,47.6,-122.3\n", "line 2: no column `latitude_deg`; expected the"),
+    "a word": ("name,lat,lon\nA,N47,-122.3\n", "line 2: a word where a number belongs"),
+    "a short row": ("name,lat,lon\nA,47\n", "line 2: 2 cells, where the first line has 3"),
+    "not on Earth": ("name,lat,lon\nA,200,0\n", "line 2: 200, 0 is not on Earth"),
+}
+
+
+@pytest.mark.parametrize("case", SITES, ids=lambda case: case.replace(" ", "-"))
+def test_lists_of_sites(skyhop: Skyhop, tmp_path: Path, case: str) -> None:
+    text, expected = SITES[case]
+    (tmp_path / "mine.csv").write_text(text, encoding="utf-8", newline="")
+    done = skyhop(
+        "path", "--from", "Seattle", "--to", "Denver", "--relay", "access", "--duration", "5 s",
+        "--gateways", "mine.csv", "-o", "x.parquet",
+    )  # fmt: skip
+    if expected:
+        assert f"mine.csv: {expected}" in one_line(done, 2)
+    else:
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

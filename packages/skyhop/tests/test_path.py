@@ -74,6 +74,19 @@ def test_a_written_path_reads_back(tmp_path: Path) -> None:
     assert sh.read_path(tmp_path / "x.parquet").frames.equals(path.frames)
 
 
+def test_short_outages_are_not_shown_as_zero(skyhop: Skyhop, tmp_path: Path) -> None:
+    path = sh.path("Seattle", "New York", duration="60 s", outage="1 ms")
+    path.write(tmp_path / "x.parquet")
+    share = json.loads(skyhop("path", "stats", "x.parquet", "--json").stdout)["outage_share"]
+    assert 0 < share < 0.0005
+    (line,) = [
+        line
+        for line in skyhop("path", "stats", "x.parquet").stdout.splitlines()
+        if line.startswith("outage %")
+    ]
+    assert line.split()[2] == f"{100 * share:.3f}"
+
+
 def test_other_sites_and_constellations_may_be_files(skyhop: Skyhop, tmp_path: Path) -> None:
     text = (ROOT / "data" / "constellations" / "starlink-shell1.toml").read_text("utf-8")
     (tmp_path / "mine.toml").write_text(text, "utf-8")
@@ -85,6 +98,24 @@ def test_other_sites_and_constellations_may_be_files(skyhop: Skyhop, tmp_path: P
     assert skyhop(*common, "theirs.parquet").returncode == 0
     frames = [pq.ParquetFile(tmp_path / name).read() for name in ("mine.parquet", "theirs.parquet")]
     assert frames[0].equals(frames[1])
+
+
+def test_a_printed_list_of_sites_reads_back(skyhop: Skyhop, tmp_path: Path) -> None:
+    for name, option in (("starlink-gateways", "--gateways"), ("starlink-pops", "--pops")):
+        printed = skyhop("list", "sites", name)
+        rows = json.loads(skyhop("list", "sites", name, "--json").stdout)
+        assert len(printed.stdout.splitlines()) == 1 + len(rows)
+        (tmp_path / "mine.csv").write_text(printed.stdout, "utf-8")
+        common = ("path", "--from", "Seattle", "--to", "Denver", "--relay", "access")
+        places = [
+            skyhop(*common, "--duration", "5 s", "-o", f"{number}.parquet", *more)
+            for number, more in enumerate([(), (option, "mine.csv")])
+        ]
+        assert [done.returncode for done in places] == [0, 0], places[1].stderr
+        mine, theirs = (sh.read_path(tmp_path / f"{number}.parquet") for number in (1, 0))
+        assert mine.frames.equals(theirs.frames)
+    wrong = skyhop("list", "sites", "starlink-gateway")
+    assert (wrong.returncode, "(did you mean starlink-gateways?)" in wrong.stderr) == (2, True)
 
 
 def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path) -> None:

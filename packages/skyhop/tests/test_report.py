@@ -148,6 +148,14 @@ def test_the_page_names_its_runs_and_warnings(demo: Path) -> None:
     assert "600" in probes[:200]
 
 
+def test_a_warning_of_several_runs_stands_once(tmp_path: Path) -> None:
+    texts = {"a": ("late", "small"), "b": ("late",), "c": ("late", "small")}
+    places = [
+        replace(SHORT, warnings=given).write(tmp_path / name) for name, given in texts.items()
+    ]
+    assert runs_page(read_runs(places)).warnings == [("", "late"), ("a, c", "small")]
+
+
 def test_a_page_with_a_question_begins_with_its_answer_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,30 @@ duration = "1 s"
     ]
 
 
+FIXED = """\
+[path]
+kind = "fixed"
+rtt = "20 ms"
+[link]
+rate = "10 Mbit/s"
+[[flow]]
+cc = "cubic"
+[run]
+duration = "2 s"
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("loss", "is_warned"), [("0 %", True), ("2 %", False)])
+def test_repeats_of_one_result_are_told_of(
+    skyhop: Skyhop, tmp_path: Path, loss: str, is_warned: bool
+) -> None:
+    (tmp_path / "s.toml").write_text(FIXED, "utf-8")
+    done = skyhop("sim", "s.toml", "-o", "runs", "--repeat", 2, "--set", f"link.loss={loss}")
+    assert done.returncode == 0, done.stderr
+    assert ("warning: all seeds give the same result" in done.stderr) == is_warned
+
+
 def scenario_file(tmp_path: Path) -> Path:
     """Write a scenario of a quarter of a second over a path of two seconds."""
     sh.path("1,2", "3,4", duration="2 s").write(tmp_path / "trace.parquet")

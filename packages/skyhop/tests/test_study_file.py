@@ -197,15 +197,18 @@ WRONG = {
         "panel 1.y: unknown key; expected one of hue, kind, metric",
     ),
     "missing title": ({"title": None}, "title: is missing"),
-    "wrong type": ({"repeats": "many"}, "repeats: expected a whole number (it is 'many')"),
+    "a wrong name for a missing key": ({"title": None, "name": "x"}, "name: unknown key"),
+    "several missing keys": ({"axis": [{}]}, "axis 1.name: is missing"),
+    "missing keys of a kind": ({"panel": [{"kind": "table"}]}, 'kind = "table" needs `title`, '),
+    "wrong type": ({"repeats": "many"}, 'repeats: expected a whole number (it is "many")'),
     "a half": ({"repeats": 1.5}, "repeats: expected a whole number (it is 1.5)"),
     "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
-    "no table": ({"axis": ["cc"]}, "axis 1: expected a table (it is 'cc')"),
+    "no table": ({"axis": ["cc"]}, 'axis 1: expected a table (it is "cc")'),
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
     "text for a list": (
         {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc"},
                    {"kind": "series", "title": "", "series": "goodput", "hue": "cc"}]},
-        """panel 2.series: expected a list, such as ["goodput"] (it is 'goodput', without""",
+        """panel 2.series: expected a list, such as ["goodput"] (it is "goodput", without""",
     ),
     "a list for text": (
         {"panel": [{"kind": "cdf", "title": "", "series": ["srtt"], "hue": "cc"}]},
@@ -219,7 +222,7 @@ WRONG = {
     ),
     "text for a claim's each": (
         {"claim": [{"text": "", "check": "goodput() > 1", "each": "loss"}]},
-        "claim 1.each: expected a table (it is 'loss')",
+        'claim 1.each: expected a table, such as { loss = … } (it is "loss")',
     ),
     "a value for a list of each": (
         {"claim": [{"text": "", "check": "goodput() > 1", "each": {"loss": "1 %"}}]},
@@ -227,7 +230,7 @@ WRONG = {
     ),
     "a kind of panel": (
         {"panel": [{"kind": "bar", "title": "", "metric": "goodput", "x": "cc"}]},
-        "'heatmap', 'series' (it is 'bar') (did you mean bars?)",
+        """'heatmap', 'series' (it is "bar") (did you mean bars?)""",
     ),
     "no kind of panel": (
         {"panel": [{"title": "", "metric": "goodput"}]},

@@ -468,7 +468,7 @@ def test_element_sets_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
 def test_warnings_of_runs_are_printed_once_and_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axes = [
         {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "satcp"]},
-        {"name": "loss", "key": "link.loss", "values": ["0 %", "1 %"]},
+        {"name": "loss", "key": "link.loss", "values": ["0.5 %", "1 %"]},
     ]
     claims = [{"text": "SaTCP wins", "check": 'goodput(cc="satcp") > goodput(cc="cubic")'}]
     write(tmp_path / "s.toml", axis=axes, claim=claims, keep="rows")
@@ -488,6 +488,19 @@ def test_warnings_of_runs_are_printed_once_and_on_the_page(skyhop: Skyhop, tmp_p
     (comparison,) = claim["findings"][0]["comparisons"]
     assert comparison["low"] <= comparison["left"] - comparison["right"] <= comparison["high"]
     assert "warnings" not in pl.read_parquet(tmp_path / "out" / "results.parquet").columns
+
+
+@pytest.mark.usefixtures("pictures")
+def test_seeds_without_a_random_part_are_told_of(skyhop: Skyhop, tmp_path: Path) -> None:
+    axes = [{"name": "loss", "key": "link.loss", "values": ["0 %", "1 %"]}]
+    write(tmp_path / "s.toml", axis=axes, keep="rows", repeats=3)
+    done = skyhop("study", "run", "s.toml", "-o", "out", "--json")
+    (warning,) = json.loads(done.stdout)["warnings"]
+    assert (warning["runs"], warning["at"]) == (3, {"loss": "0 %"})
+    assert warning["text"].startswith("all seeds give the same result, because nothing in the run")
+    write(tmp_path / "once.toml", axis=axes, keep="rows", repeats=1)
+    done = skyhop("study", "run", "once.toml", "-o", "once", "--json")
+    assert json.loads(done.stdout)["warnings"] == []
 
 
 @pytest.mark.usefixtures("pictures")

@@ -160,6 +160,23 @@ PAGE = {"id": 0, "kind": "page", "completed": 8, "failed": 1, "latency_p50_us": 
         "latency_p95_us": 2_171_000, "latency_p99_us": 2_171_000}  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (4.39, "; calls had about the same MOS (4.39 to 4.40)."),
+        (4.4, "; calls had about the same MOS (4.40)."),
+        (3.1, "; calls had the best MOS with cubic (4.40) and the worst with bbr (3.10)."),
+    ],
+)
+def test_differences_too_small_to_notice_are_no_ranking(other: float, expected: str) -> None:
+    runs = [
+        run(flow(cc=cc), name=cc, apps=[{**CALL, "mos_mean": mos}])
+        for cc, mos in (("cubic", 4.4), ("bbr", other))
+    ]
+    (summary,) = run_summaries(runs, [PathFacts(), PathFacts()])
+    assert expected in " ".join(summary.sentences)
+
+
 def test_applications_are_told_by_what_their_users_notice() -> None:
     call = sentences(run(flow(), apps=[CALL]))
     assert call[0].startswith("In 20 s, the bulk flow (cubic) carried 120 Mbit/s")

@@ -218,14 +218,18 @@ def test_values_of_the_link_are_shown_once(
     assert f"Jain's index {index:.3f}" in out
 
 
-def many_flows(place: Path) -> Path:
-    """Write a run with ten cubic and two bbr flows forward, and two bbr flows back."""
+def many_flows(place: Path, start_s: float = 0.0) -> Path:
+    """Write a run with ten cubic and two bbr flows forward, and two bbr flows back.
+
+    The cubic flows begin at `start_s`.
+    """
     flow = [{"cc": "cubic", "count": 10}, {"cc": "bbr", "count": 2},
             {"cc": "bbr", "count": 2, "from": "to"}]  # fmt: skip
     made = SyntheticRun(("cubic",) * 10 + ("bbr",) * 4, 12.0, engine="sim")
     goodputs = [4e6] * 10 + [20e6, 40e6] + [5e6, 5e6]
     pairs = zip(made.summary_json()["flows"], goodputs, strict=True)
     flows = [{**one, "goodput_bps": int(goodput)} for one, goodput in pairs]
+    flows[:10] = [{**one, "start_s": start_s} for one in flows[:10]]
     directory = replace(made, summary={"flows": flows}).write(place)
     manifest = json.loads((directory / "run.json").read_text())
     manifest["scenario"]["flow"] = flow
@@ -250,6 +254,22 @@ def test_many_flows_have_sums_per_sender(tmp_path: Path) -> None:
     assert run_tables(read_run_headers([few])).senders.rows == []
 
 
+def test_sums_per_sender_are_over_the_run(tmp_path: Path) -> None:
+    """Flows that begin late carry less over the run, and no more than the link."""
+    found = run_tables(read_run_headers([many_flows(tmp_path / "late", start_s=6.0)]))
+    cubic, forward, _ = found.senders.rows
+    # Half of the run of 12 s at 10 x 4 Mbit/s.
+    assert tuple(cubic[3:]) == ("20.0", "25.0", "4.00")
+    assert tuple(forward[3:]) == ("60.0", "75.0", "30.0")
+
+
+def test_one_handover_is_no_plural(tmp_path: Path) -> None:
+    counts = {"end": 1, "intermediate": 0, "reroute": 0}
+    made = replace(SyntheticRun(("cubic",), 12.0), summary={"handovers": counts})
+    (line,) = run_tables(read_run_headers([made.write(tmp_path / "one")])).links
+    assert ", 1 handover," in f"{line},"
+
+
 def test_jains_index_is_of_flows_that_compete(tmp_path: Path) -> None:
     (line,) = run_tables(read_run_headers([many_flows(tmp_path / "many")])).links
     index = 100**2 / (12 * (10 * 4**2 + 20**2 + 40**2))
@@ -264,6 +284,17 @@ def test_csv_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["run"] for row in rows] == [LONG] * 3 + ["b", "seed-1", "seed-2", "seed-3"]
     assert rows[4]["goodput_bps"] == "40000000"
+    assert rows[4]["probe_rtt_p95_us"] == ""
+
+
+def test_csv_has_the_probe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = SyntheticRun(("cubic", "bbr"), 12.0, probe=True).write(tmp_path / "probed")
+    (probe,) = json.loads((directory / "summary.json").read_text())["probes"]
+    print_runs([directory], as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for row in rows:
+        assert int(row["probe_rtt_p95_us"]) == probe["rtt_p95_us"]
+        assert float(row["probe_loss"]) == probe["lost"] / probe["sent"]
 
 
 def test_csv_of_nothing_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,3 +193,17 @@ def test_warnings_are_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_path
     ends = ("--from", "Seattle", "--to", "New York", "--duration", "2 s", "-o", "p.parquet")
     computed = skyhop("path", "compute", *ends, "--relay", "isl", "--constellation", "oneweb")
     assert "warning: oneweb has no links between satellites" in computed.stderr
+
+
+def test_durations_of_measurements_are_rounded_in_warnings(tmp_path: Path) -> None:
+    rows = [(0, 40), (2_000_000_000, 60), (4_000_255_115, 60), (4_801_255_115, 60)]
+    lines = [f"{1_700_000_000_000_000_000 + at_ns},{rtt_ms}" for at_ns, rtt_ms in rows]
+    (tmp_path / "rtt.csv").write_text("\n".join(lines), "utf-8")
+    sh.import_path(tmp_path / "rtt.csv", "csv").write(tmp_path / "rtt.parquet")
+    trace = {"kind": "trace", "file": str(tmp_path / "rtt.parquet")}
+    lasts_s = sh.read_path(tmp_path / "rtt.parquet").header["duration_ns"] / 1e9
+    assert lasts_s != round(lasts_s, 3)
+    (warning,) = warnings(trace, run={"duration": "1 s"})
+    assert f"the whole path of {round(lasts_s, 3):g} s, whose mean base RTT is" in warning
+    (warning,) = warnings(trace, run={"duration": "9 s"})
+    assert warning.startswith(f"the path covers {round(lasts_s, 3):g} s of the run's 9 s; its last")

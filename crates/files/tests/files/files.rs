@@ -8,7 +8,7 @@ use arrow_array::types::Int64Type;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use skyhop_files::{
-    Column, FileError, PairsWriter, concatenate, read_path, table_bytes, write_path,
+    Column, FileError, PAIRS_SOURCE, PairsWriter, concatenate, read_path, table_bytes, write_path,
 };
 use skyhop_path::trace::{NODE_FROM, NODE_TO, SCHEMA_VERSION};
 use skyhop_path::{
@@ -177,6 +177,11 @@ fn missing_foreign_and_newer_files_are_told_apart() {
     let column = Column::required("t_ns", arrow_array::Int64Array::from(vec![1]));
     fs::write(&foreign, table_bytes(vec![column], None).unwrap()).unwrap();
     assert!(matches!(read_path(&foreign, false), Err(FileError::NotAPath { .. })));
+    let pairs = directory.path().join("pairs.parquet");
+    let header = format!("{{\"schema\": 1, \"source\": \"{PAIRS_SOURCE}\"}}");
+    PairsWriter::create(&pairs, header).unwrap().finish().unwrap();
+    let message = read_path(&pairs, false).unwrap_err().to_string();
+    assert!(message.ends_with("read it with skyhop.read_all_pairs"), "{message}");
 }
 
 #[test]

@@ -115,10 +115,13 @@ impl ElementFile {
     }
 
     fn no_usable_set(&self, report: RecordReport) -> SelectionError {
-        let stale = report.kinds().get("stale").copied().unwrap_or(0);
+        let kinds = report.kinds();
         let hint = match self.median_epoch() {
-            Some(epoch) if stale > 0 => {
+            Some(epoch) if kinds.contains_key("stale") => {
                 format!("; most epochs are near {epoch}: choose a start near that")
+            }
+            _ if kinds.contains_key(SkipReason::FilteredOut.kind()) => {
+                "; the key satellites selects none of them: change it".to_owned()
             }
             _ => String::new(),
         };

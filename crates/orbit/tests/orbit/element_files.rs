@@ -259,6 +259,13 @@ fn a_start_far_from_all_epochs_is_an_error_that_names_a_better_one() {
 }
 
 #[test]
+fn a_filter_that_selects_no_satellite_is_named() {
+    let message = parse(&tle("A")).constellation(&selection("name=B*")).unwrap_err().to_string();
+    assert!(message.contains("1 not asked for (A)"), "{message}");
+    assert!(message.ends_with("; the key satellites selects none of them: change it"), "{message}");
+}
+
+#[test]
 fn files_of_something_else_are_refused() {
     assert!(message(b"<!DOCTYPE html><html><body>404</body></html>").contains("HTML"));
     assert!(message(b"\n <html>").contains("HTML"));

@@ -284,12 +284,23 @@ fn a_path_that_never_exists_is_an_error() {
     let mut request = request(Relay::Isl);
     request.to = Place::new("South Pole", -90.0, 0.0);
     let error = compute(&request, |_, _| ControlFlow::Continue(())).unwrap_err();
-    let (from, to) = ("San Diego".to_owned(), "South Pole".to_owned());
-    assert_eq!(error, PathError::Trace(TraceError::NeverConnected { from, to }));
+    let place = "South Pole".to_owned();
+    let constellation = request.constellation.name.clone();
+    let satellites = request.constellation.satellites();
+    assert_eq!(error, PathError::NeverInView { constellation, satellites, place });
     // The iterator's first frame already has no path.
     let first = PathFrames::new(&request).unwrap().next().unwrap();
     assert_eq!(first.events.len(), 1);
     assert_eq!((first.events[0].kind, first.events[0].hop), (PathEventKind::Lost, None));
+}
+
+#[test]
+fn a_path_without_a_gateway_in_reach_is_not_blamed_on_the_satellites() {
+    let mut request = request(Relay::BentPipe);
+    request.gateways = vec![Place::new("McMurdo", -77.8, 166.7)];
+    let error = compute(&request, |_, _| ControlFlow::Continue(())).unwrap_err();
+    let (from, to) = (request.from.name.clone(), request.to.name.clone());
+    assert_eq!(error, PathError::Trace(TraceError::NeverConnected { from, to }));
 }
 
 #[test]

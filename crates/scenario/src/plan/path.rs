@@ -99,7 +99,7 @@ impl NamedScenario {
         let lasts = Duration::from_nanos(trace.header.duration_ns);
         if path.offset > Duration::ZERO && path.offset >= lasts {
             let what = format!(
-                "{} is not before the end of the path file, which lasts {lasts}",
+                "{} is not before the end of the path file, which lasts {lasts:.3}",
                 path.offset
             );
             return Err(self.key_error("path.offset", what));
@@ -144,6 +144,12 @@ impl NamedScenario {
                     }
                 };
                 let what = format!("{error}; {remedy}");
+                ScenarioError::Path { origin: self.origin.clone(), what }
+            }
+            PathError::NeverInView { .. } => {
+                let what = format!(
+                    "{error}: try another constellation, or a smaller path.minimum_elevation"
+                );
                 ScenarioError::Path { origin: self.origin.clone(), what }
             }
             other => ScenarioError::Path { origin: self.origin.clone(), what: other.to_string() },

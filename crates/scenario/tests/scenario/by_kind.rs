@@ -75,4 +75,9 @@ fn errors_name_the_key_however_deep_it_stands() {
         let error = parse(&format!("app = {{ {text} }}")).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
+    assert_eq!(
+        parse("app = \"bulk\"").unwrap_err(),
+        "app: \"bulk\" is not a table; write { kind = \"bulk\" }"
+    );
+    assert_eq!(parse("app = 3").unwrap_err(), "app: 3 is not a table");
 }

@@ -67,7 +67,27 @@ fn wrong_text_is_refused_with_what_was_expected() {
         assert!(wrong.parse::<QueueLimit>().is_err(), "{wrong}");
     }
     assert!("101 %".parse::<Ratio>().is_err());
-    assert!("yesterday".parse::<UtcInstant>().is_err());
+    assert_eq!(
+        message("yesterday".parse::<UtcInstant>().unwrap_err()),
+        "\"yesterday\" is not a date or a time; expected a UTC time such as \"2019-12-01T00:00:00Z\" or \
+         \"2019-12-01\", or --start now"
+    );
+    let too_late = message("9999-01-01".parse::<UtcInstant>().unwrap_err());
+    assert!(too_late.starts_with("\"9999-01-01\" is out of range; expected "), "{too_late}");
+}
+
+#[test]
+fn durations_in_messages_have_few_digits() {
+    for (ns, text) in [
+        (800_255_115_872, "800.255 s"),
+        (60_000_000_000, "60 s"),
+        (1_500_000, "1.5 ms"),
+        (999, "999 ns"),
+        (0, "0 s"),
+    ] {
+        assert_eq!(format!("{:.3}", Duration::from_nanos(ns)), text);
+    }
+    assert_eq!(format!("{:.0}", Duration::from_secs(100)), "100 s");
 }
 
 #[test]

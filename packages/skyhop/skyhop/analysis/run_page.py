@@ -134,7 +134,7 @@ class RunsPage:
     terms: str
     """Sentence on the kinds of handovers that the runs have; empty without handovers."""
     warnings: Sequence[tuple[str, str]]
-    """Name of the run and text of each warning."""
+    """Names of the runs that have a warning (empty: all of several runs), and its text."""
     cards: Sequence[Card]
     flow_table: Table
     sender_table: Table
@@ -164,7 +164,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         summaries=run_summaries(runs, [path_facts(run) for run in runs]),
         facts=_facts(runs),
         terms=_terms(runs),
-        warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
+        warnings=_warnings(run_rows),
         cards=_cards(runs, rows),
         flow_table=summary_table(_flow_columns(tcp_rows), [with_untold(row) for row in tcp_rows]),
         sender_table=senders_table([[run] for run in runs], [run.name for run in runs]),
@@ -395,6 +395,17 @@ def _terms(runs: Sequence[RunRecord]) -> str:
 def _part(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = scenario.get(name)
     return part if isinstance(part, Mapping) else {}
+
+
+def _warnings(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return each warning once, after the names of the runs that have it unless all have it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for text in row["warnings"]:
+            found.setdefault(text, []).append(row["run"])
+    return [
+        ("" if len(names) == len(rows) else ", ".join(names), text) for text, names in found.items()
+    ]
 
 
 def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) -> list[Card]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.flow_groups import flow_groups, routes
+from skyhop.analysis.sentence_words import plural
 from skyhop.analysis.summary import (
     COLUMNS,
     GROUPS,
@@ -188,24 +189,32 @@ def senders_table(groups: Sequence[Sequence[RunHeader]], names: Sequence[str]) -
 
 
 def _sums(run: RunHeader) -> dict[str, dict[str, float]]:
-    """Return the number and goodput (Mbit/s) of each sender's flows; empty if it has only one."""
+    """Return the number and goodput (Mbit/s) of each sender's flows; empty if it has only one.
+
+    The goodput of all is over the run, as flows may begin later: with the sum of their own rates,
+    a link could seem to carry more than its rate.
+    """
     of_flow, groups = routes(run), flow_groups([run])
     if len(groups) == len(of_flow) or any(flow.get("connection") for flow in run.flow_summaries()):
         return {}
-    mbps = {int(flow["id"]): float(flow["goodput_bps"]) / 1e6 for flow in run.flow_summaries()}
+    mbps, in_run = dict[int, float](), dict[int, float]()
+    for flow in run.flow_summaries():
+        number, active_s = int(flow["id"]), float(flow["stop_s"]) - float(flow["start_s"])
+        mbps[number] = float(flow["goodput_bps"]) / 1e6
+        in_run[number] = mbps[number] * max(active_s, 0.0) / run.duration_s
     on_route = {
-        route: math.fsum(mbps[flow] for flow, other in of_flow.items() if other == route)
+        route: math.fsum(in_run[flow] for flow, other in of_flow.items() if other == route)
         for route in of_flow.values()
     }
     found = {}
     for group in groups:
         flows = [flow for _, flow in group.flows]
-        goodput, whole = math.fsum(mbps[flow] for flow in flows), on_route[of_flow[flows[0]]]
+        goodput, whole = math.fsum(in_run[flow] for flow in flows), on_route[of_flow[flows[0]]]
         found[group.name] = {
             "flows": len(flows),
             "goodput": goodput,
             "share": 100 * goodput / whole if whole else 0.0,
-            "mean": goodput / len(flows),
+            "mean": math.fsum(mbps[flow] for flow in flows) / len(flows),
         }
     return found
 
@@ -263,12 +272,13 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     lost = {reason: mean(f"drops_{reason}") or 0 for reason in LOSS_REASONS}
     if sum(lost.values()):
         reasons = [f"{reason} {_number(count)}" for reason, count in lost.items() if count]
-        parts.append(f"{_number(sum(lost.values()))} packets lost ({', '.join(reasons)})")
+        total = sum(lost.values())
+        parts.append(f"{_number(total)} {plural(total, 'packet')} lost ({', '.join(reasons)})")
     else:
         parts.append("nothing lost")
     handovers = sum(mean(f"handovers_{kind}") or 0 for kind in HANDOVER_KINDS)
     if handovers:
-        parts.append(f"{_number(handovers)} handovers")
+        parts.append(f"{_number(handovers)} {plural(handovers, 'handover')}")
     queues = [queue_texts(run.summary["link"]) for run in group.runs]
     parts += queues[0] if all(texts == queues[0] for texts in queues) else []
     parts += [*_probes(group.runs), *_datagrams(group.runs)]

@@ -20,7 +20,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {plural(count, noun)}"
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: float, noun: str) -> str:
     """Return the noun, with "s" unless the count is 1."""
     return noun if count == 1 else f"{noun}s"
 

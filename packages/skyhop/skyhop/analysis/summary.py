@@ -23,6 +23,13 @@ FILM_KEYS = ("mean_bitrate_bps", "stall_ns", "stalls", "switches", "startup_ns",
 """Keys of a film in summary.json, in addition to those of all applications."""
 
 
+NO_CHANCE = (
+    "all seeds give the same result, because nothing in the run is drawn at random: for intervals "
+    "that mean something, give flows a start_spread, or vary path.offset"
+)
+"""Warning about repeats whose intervals have no length."""
+
+
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
     """Return one row per TCP flow of each run: `summary_row_values`, run name, and warnings.
 
@@ -50,7 +57,8 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     the flow's application (`app`, its kind, `completed`, `failed`, `latency_p50_us`, …) are None
     for a flow without an application. Values of the whole run are repeated in each row: `engine`,
     `seed`, `utilisation`, `drops_queue`, …, `link_marks`, `handovers_end`, …, `lateness_p50_us`, …,
-    `rtt_excess_p99_us`. `COLUMNS` has the titles and units of the keys.
+    `rtt_excess_p99_us`, and of the first probe `probe_rtt_p50_us`, …, `probe_loss`. `COLUMNS` has
+    the titles and units of the keys that tables of flows show.
     """
     of_run = _of_run(summary)
     apps = {app["id"]: app for app in summary.get("apps") or []}
@@ -130,6 +138,16 @@ def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
         **{f"handovers_{kind}": handovers[kind] for kind in HANDOVER_KINDS},
         **{f"lateness_{q}_us": lateness.get(q) for q in ("p50", "p99", "max")},
         "rtt_excess_p99_us": excess.get("p99"),
+        **_of_probe((summary.get("probes") or [{}])[0]),
+    }
+
+
+def _of_probe(probe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the RTTs and the loss of a run's first probe; None without a probe."""
+    sent = probe.get("sent")
+    return {
+        **{f"probe_rtt_{q}_us": probe.get(f"rtt_{q}_us") for q in ("p50", "p95", "p99")},
+        "probe_loss": probe["lost"] / sent if sent else None,
     }
 
 

@@ -475,10 +475,8 @@ def _compared_applications(runs: Sequence[RunHeader], groups: Sequence[_Compared
 
 
 def _best_and_worst(kind: str, named: Mapping[str, Sequence[_Row]]) -> Iterator[str]:
-    key, best, worst, write, order = _JUDGED.get(kind, _RANKED_BY_LATENCY)
-    subject = best
-    if kind not in _JUDGED:
-        subject = f"{_TRANSACTIONS.get(kind, ('', 'transactions', ''))[1]} {best}"
+    key, best, worst, alike, write, order = _JUDGED.get(kind, _RANKED_BY_LATENCY)
+    subject = "" if kind in _JUDGED else f"{_TRANSACTIONS.get(kind, ('', 'transactions', ''))[1]} "
     values = {name: _values(rows, key) for name, rows in named.items()}
     means = {name: sum(v) / len(v) for name, v in values.items() if v}
     if not means:
@@ -489,7 +487,12 @@ def _best_and_worst(kind: str, named: Mapping[str, Sequence[_Row]]) -> Iterator[
         yield from _applications(next(iter(named.values())))
         return
     (first, top), (last, bottom) = ranked[0], ranked[-1]
-    yield f"{subject} with {first} ({write(top)}{unit}) and {worst} with {last} ({write(bottom)})"
+    low, high = sorted((top, bottom))
+    if low == high or (low > 0 and high / low <= _ALIKE):
+        yield f"{subject}{alike} ({span_text(list(means.values()), write)}{unit})"
+        return
+    found = f"{best} with {first} ({write(top)}{unit}) and {worst} with {last} ({write(bottom)})"
+    yield f"{subject}{found}"
 
 
 def _compared_events(runs: Sequence[RunHeader], groups: Sequence[_Compared]) -> str:
@@ -575,13 +578,23 @@ def _by(items: Sequence[Any], key: Callable[[Any], str]) -> dict[str, list[Any]]
     return found
 
 
-_JUDGED: Mapping[str, tuple[str, str, str, Callable[[float], str], int]] = {
-    "call": ("mos_mean", "calls had the best MOS", "the worst", score_text, -1),
-    "dash": ("qoe", "films had the best QoE", "the worst", score_text, -1),
-    "page": ("latency_p95_us", "pages loaded fastest", "slowest", us_text, 1),
-}
-"""Ranking of applications by kind: key, words for best and worst, formatter, 1 if low is good."""
+_JUDGED: Mapping[str, tuple[str, str, str, str, Callable[[float], str], int]] = {
+    "call": (
+        "mos_mean", "calls had the best MOS", "the worst", "calls had about the same MOS",
+        score_text, -1,
+    ),
+    "dash": (
+        "qoe", "films had the best QoE", "the worst", "films had about the same QoE",
+        score_text, -1,
+    ),
+    "page": (
+        "latency_p95_us", "pages loaded fastest", "slowest", "pages loaded about equally fast",
+        us_text, 1,
+    ),
+}  # fmt: skip
+"""Ranking of applications by kind: key, words for best, worst and no difference, formatter, and
+1 if low is good."""
 
 _RANKED_BY_LATENCY = (
-    "latency_p95_us", "waited least", "longest", us_text, 1,
+    "latency_p95_us", "waited least", "longest", "waited about as long", us_text, 1,
 )  # fmt: skip

@@ -61,12 +61,15 @@ def plus_minus(value: float, reach: float) -> str:
 
     The uncertainty has one significant digit, or two if the first is 1.
     """
+    no_reach = f"{three_digits(value)} ± 0"
     if not reach:
-        return f"{three_digits(value)} ± 0"
+        return no_reach
     first = math.floor(math.log10(float(f"{abs(reach):.0e}")))
     is_one = f"{abs(reach):.0e}".startswith("1")
     decimals = min(max(is_one - first, 0), _decimals(value) + _MORE_DECIMALS)
-    return f"{value:,.{decimals}f} ± {reach:,.{decimals}f}"
+    shown = f"{reach:,.{decimals}f}"
+    # What rounds to zero, such as the rounding errors of a mean of equal values, shows no digits.
+    return f"{value:,.{decimals}f} ± {shown}" if shown.strip("-0.,") else no_reach
 
 
 _MORE_DECIMALS = 2

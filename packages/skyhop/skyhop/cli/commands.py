@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import dropwhile
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -149,9 +149,7 @@ def run() -> None:
         if error.format_message().startswith("Usage:"):
             print(error.format_message())
             sys.exit()
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "skyhop"
-        print_error(f"{error.format_message()} (see {command} --help)")
+        print_error(_wrong_command_line(error))
         sys.exit(EXIT_WRONG_INPUT)
     except UnicodeError:
         print_error("an argument is not valid UTF-8: rename the file, or retype the argument")
@@ -168,6 +166,32 @@ def run() -> None:
     except (typer.Abort, KeyboardInterrupt):
         print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _wrong_command_line(error: typer.TyperException) -> str:
+    """Return Typer's message, with the commands that an unknown word may stand for."""
+    context: Any = getattr(error, "ctx", None)
+    message, path = error.format_message(), "skyhop"
+    if context is not None:
+        path = context.command_path
+        if message.startswith("No such command") and message.endswith("."):
+            word = message.split("'")[1]
+            named = list(_commands_called(word, context.command, path))
+            hint = (
+                f"did you mean {' or '.join(named)}?"
+                if named
+                else f"expected one of {', '.join(sorted(context.command.commands))}"
+            )
+            message = f"{message.removesuffix('.')}; {hint}"
+    return f"{message} (see {path} --help)"
+
+
+def _commands_called(word: str, group: Any, path: str) -> Iterator[str]:
+    """Yield the command lines of all commands with this name below a group."""
+    for name, command in getattr(group, "commands", {}).items():
+        if name == word:
+            yield f"{path} {name}"
+        yield from _commands_called(word, command, f"{path} {name}")
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:

@@ -77,11 +77,40 @@ def _whole(entry: ConstellationEntry) -> dict[str, object]:
 
 
 @app.command()
-def sites(as_json: Json = False) -> None:
-    """List the site lists that come with skyhop, such as lists of gateways."""
-    from skyhop import _core
+def sites(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A list, to print its sites as CSV, as --gateways reads them."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the site lists that come with skyhop, such as lists of gateways, or print one.
 
-    _print(_core.list_sites(), as_json)
+    Example: skyhop list sites starlink-gateways > mine.csv
+    """
+    from skyhop import _core
+    from skyhop.cli.runs import print_csv, print_json
+    from skyhop.data.near_names import did_you_mean
+    from skyhop.errors import InputError
+
+    entries = _core.list_sites()
+    if name is None:
+        _print(entries, as_json)
+        return
+    known = [entry.name for entry in entries]
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise InputError(
+            f'no list of sites is called "{name}"{hint}; there are: {", ".join(known)}'
+        )
+    columns = ("name", "latitude_deg", "longitude_deg", "altitude_m")
+    rows = [dict(zip(columns, site, strict=True)) for site in _core.sites(name)]
+    if as_json:
+        print_json(rows)
+    else:
+        print_csv(rows)
 
 
 @app.command()

@@ -81,8 +81,20 @@ def sim(
     else:
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
+    _print_if_alike(directories)
     print_places(directories)
     print_how_to_report(output)
+
+
+def _print_if_alike(directories: Sequence[Path]) -> None:
+    """Print a warning if the flows of several repeats have the same results."""
+    from skyhop.analysis.summary import NO_CHANCE
+    from skyhop.data.run_headers import read_run_headers
+
+    if len(directories) > 1:
+        first, *others = (run.summary["flows"] for run in read_run_headers(directories))
+        if first and all(flows == first for flows in others):
+            print_note(f"warning: {NO_CHANCE}")
 
 
 def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) -> range:

@@ -201,10 +201,12 @@ def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     print_rows(rows, as_json=False)
     print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
     print_rows(description["conditions"], as_json=False)
-    print(f"{description['runs']} runs, {distinct} of them distinct")
+    runs = description["runs"]
+    print(f"{runs} runs" + (f", {distinct} of them distinct" if distinct < runs else ""))
     if study.sets:
         print(f"set: {', '.join(study.sets)}")
-    print_note(f"its file, to copy and edit, is {description['file']}")
+    if not Path(source).is_file():
+        print_note(f"its file, to copy and edit, is {description['file']}")
     for note in (*places_of(planned), *path_file_notes(study, planned)):
         print_note(note)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from skyhop.analysis.sentence_words import listed
 from skyhop.data.near_names import did_you_mean
 from skyhop.data.toml import toml_value
 
@@ -26,15 +27,21 @@ def entry(key: str, place: int) -> str:
 
 def first_error(error: ValidationError, file: _Table) -> str:
     """Return the first error in one line: the key in a file of this type, and what was expected."""
-    first = error.errors(include_url=False)[0]
+    found = error.errors(include_url=False)
+    first = found[0]
+    if first["type"] == "missing":
+        # A key that is missing may be there under a wrong name.
+        table = first["loc"][:-1]
+        beside = [other for other in found if other["loc"][:-1] == table]
+        first = next((e for e in beside if e["type"] == "extra_forbidden"), first)
+        if first["type"] == "missing":
+            missing = [str(e["loc"][-1]) for e in beside if e["type"] == "missing"]
+            return _about_missing_keys(first["loc"], missing, file)
     keys, tables, _ = _keys_and_tables(first["loc"], file)
     given = first["input"]
     match first["type"]:
         case "extra_forbidden":
             return _about_a_wrong_key(first["loc"], file)
-        case "missing" if _keys_and_tables(first["loc"][:-1], file)[2]:
-            kind = json.dumps(first["loc"][-2])
-            return f"{'.'.join(keys[:-1])}: kind = {kind} needs `{keys[-1]}`"
         case "union_tag_not_found":
             expected = ", ".join(repr(_kind(table)) for table in tables)
             return f"{'.'.join([*keys, 'kind'])}: is missing; expected one of {expected}"
@@ -44,15 +51,30 @@ def first_error(error: ValidationError, file: _Table) -> str:
     return f"{'.'.join(keys)}: {message}" if keys else message
 
 
+def _about_missing_keys(location: _Location, missing: Sequence[str], file: _Table) -> str:
+    """Return the message about keys that one table lacks; `location` is that of the first."""
+    keys, _, kinds = _keys_and_tables(location[:-1], file)
+    if kinds:
+        names = listed([f"`{name}`" for name in missing])
+        return f"{'.'.join(keys)}: kind = {json.dumps(location[-2])} needs {names}"
+    are = "is" if len(missing) == 1 else "are"
+    return f"{'.'.join([*keys, listed(missing)])}: {are} missing"
+
+
 def _actual(error: ErrorDetails, given: object) -> str:
     """Return the wrong value in brackets, and what the user may have meant."""
     if isinstance(given, list | dict):
         return " (it is a list)" if isinstance(given, list) else " (it is a table)"
     if not isinstance(given, str | int | float):
         return ""
+    if error["type"] == "dict_type" and _IS_KEY(str(given)):
+        return f", such as {{ {given} = … }} (it is {toml_value(given)})"
     if error["type"] == "list_type":
-        return f", such as {toml_value([given])} (it is {given!r}, without brackets)"
-    return f" (it is {given!r}){did_you_mean(given, _choices(error))}"
+        return f", such as {toml_value([given])} (it is {toml_value(given)}, without brackets)"
+    return f" (it is {toml_value(given)}){did_you_mean(given, _choices(error))}"
+
+
+_IS_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*").fullmatch
 
 
 def _choices(error: ErrorDetails) -> list[str]:
@@ -79,8 +101,6 @@ def _plain_message(error: ErrorDetails) -> str:
         return f"expected a number, text, true or false{others}"
     kind = error["type"]
     kind = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_from_float")
-    if kind == "missing":
-        return "is missing"
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}"
     if kind in ("literal_error", "union_tag_invalid"):

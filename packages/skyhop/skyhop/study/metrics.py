@@ -300,8 +300,6 @@ def _queues(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
     srtt_us, base_us = row["srtt_mean_us"], row["base_rtt_mean_us"]
     shares = np.array([flow["goodput_bps"] for flow in bulk_flows(summary)], dtype=np.float64)
-    probe = (summary.get("probes") or [{}])[0]
-    sent = probe.get("sent")
     # The names "cc" and "app" are reserved for axes over congestion controls and applications.
     kept = {key: value for key, value in row.items() if key not in ("engine", "seed", "cc", "app")}
     return {
@@ -310,7 +308,5 @@ def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]
         "power_bit": power(row["goodput_bps"], srtt_us / 1e6 if srtt_us else None),
         "delay_inflation": delay_inflation(srtt_us, base_us),
         "jain": jain(shares) if len(shares) > 1 else None,
-        **{f"probe_rtt_{q}_us": probe.get(f"rtt_{q}_us") for q in ("p50", "p95", "p99")},
-        "probe_loss": probe["lost"] / sent if sent else None,
         WARNINGS: list(summary.get("warnings") or []),
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skyhop import _core, views
+from skyhop.analysis.summary import NO_CHANCE
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
@@ -254,11 +255,15 @@ def _gather(
 def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarning]:
     """Return the warnings of the runs, each text once, the most frequent first."""
     by_run = {row["run"]: row for row in rows}
-    texts = Counter(text for row in by_run.values() for text in row[WARNINGS])
+    alike = _runs_without_chance(study, rows)
+    warned = {
+        run: [*row[WARNINGS], *([NO_CHANCE] if run in alike else [])] for run, row in by_run.items()
+    }
+    texts = Counter(text for given in warned.values() for text in given)
     found = []
     for text, count in texts.most_common():
-        concerned = [row for row in by_run.values() if text in row[WARNINGS]]
-        others = [row for row in by_run.values() if text not in row[WARNINGS]]
+        concerned = [row for run, row in by_run.items() if text in warned[run]]
+        others = [row for run, row in by_run.items() if text not in warned[run]]
         where = {
             axis.name: concerned[0][axis.name]
             for axis in study.file.axis
@@ -267,6 +272,25 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
         }
         found.append(StudyWarning(text, count, len(by_run), where))
     return found
+
+
+def _runs_without_chance(study: Study, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the runs whose flows have the same results with each of several seeds."""
+    results: dict[str, list[object]] = {}
+    points: dict[tuple[str, ...], dict[int, str]] = {}
+    for row in rows:
+        if row.get("sent_packets") is None:
+            continue
+        shown = [row.get(key) for key in ("flow", "goodput_bps", "srtt_mean_us", "sent_packets")]
+        results.setdefault(row["run"], []).append(shown)
+        point = tuple(str(row[axis.name]) for axis in study.file.axis)
+        points.setdefault(point, {})[row["seed"]] = row["run"]
+    return {
+        run
+        for runs in points.values()
+        if len(runs) > 1 and len({str(results[run]) for run in runs.values()}) == 1
+        for run in runs.values()
+    }
 
 
 def _failed(run: PlannedRun, error: str) -> FailedRun:

@@ -14,6 +14,7 @@ Print statistics of a path: round-trip times, handovers per hour, outages, stret
 
 Round-trip times are without queueing. Stretch is the ratio of the mean round-trip time to that of
 light: in vacuum along the great circle, and in fibre (2/3 of the speed) of 1.4 times that length.
+For several paths side by side: skyhop path compare.
 
 Examples:
 
@@ -42,9 +43,15 @@ def stats(
 
 def _rows(figures: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return one row per known statistic, in a fixed order."""
+    from skyhop.analysis.tables import three_digits
+
     rows: list[dict[str, str]] = []
     for name, value in figures.items():
         if name in ("from", "to", "handovers"):
+            continue
+        if name == "outage_share" and value is not None:
+            # Three decimals would show the outages of most paths as 0.000.
+            rows.append({"figure": "outage %", "value": three_digits(100 * value)})
             continue
         parts = value.items() if isinstance(value, Mapping) else [("", value)]
         rows += [

@@ -283,7 +283,7 @@ def serve(
     Example: skyhop dish serve --listen 127.0.0.1:9817
     """
     from skyhop_testbed.addresses import listening_address
-    from skyhop_testbed.dish.metrics import start_server
+    from skyhop_testbed.dish.metrics_server import start_server
 
     host, port = listening_address("--listen", listen)
     with until_signal(), _dish(address, timeout) as dish:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skyhop.telemetry.fields import BY_NAME, TIME, Sample, Type
+from skyhop.telemetry.fields import BY_NAME, TIME, Sample, Type, Value
 from skyhop.telemetry.importers.input_file import (
     Importer,
     InputFile,
@@ -43,9 +43,8 @@ def _samples(source: InputFile) -> Iterator[Sample]:
     rows = _rows_of_one_node(source)
     if clock == TIME:
         for row in rows:
-            values = {ours: _value(row, theirs, ours) for theirs, ours in fields.items()}
-            known = {name: value for name, value in values.items() if value is not None}
-            yield {TIME: row.time_ns(clock), **known}
+            values: Sample = {ours: _value(row, theirs, ours) for theirs, ours in fields.items()}
+            yield {TIME: row.time_ns(clock), **_known(values)}
         return
     yield from _means(rows, clock, fields)
 
@@ -66,8 +65,7 @@ def _means(rows: Iterator[Row], clock: str, fields: dict[str, str]) -> Iterator[
                 means[ours] = None if value is None else float(value)
         for sample in seconds.add(at_ns, means):
             yield {**sample, **others.pop(int(sample[TIME] or 0), {})}
-        known = {name: value for name, value in last.items() if value is not None}
-        if known:
+        if known := _known(last):
             others.setdefault(end_of_second(at_ns), {}).update(known)
     for sample in seconds.flush():
         yield {**sample, **others.pop(int(sample[TIME] or 0), {})}
@@ -76,7 +74,12 @@ def _means(rows: Iterator[Row], clock: str, fields: dict[str, str]) -> Iterator[
         yield {TIME: at_ns, **known}
 
 
-def _value(row: Row, theirs: str, ours: str) -> float | int | bool | str | None:
+def _known(values: Sample) -> Sample:
+    """Return a sample without the unknown values."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _value(row: Row, theirs: str, ours: str) -> Value:
     """Return a cell as the value of a field; None if it is empty or stands for no answer."""
     kind = BY_NAME[ours].type
     if kind is Type.TEXT:

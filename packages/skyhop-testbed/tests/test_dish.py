@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -353,6 +355,19 @@ def grpc_server(*, with_reflection: bool) -> Iterator[str]:
         server.stop(0).wait()
 
 
+@contextmanager
+def http_server() -> Iterator[str]:
+    """Yield the address of a web server."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.mark.integration
 def test_who_is_no_terminal_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     # Reset the state of a process that has not connected to a terminal yet.
@@ -364,6 +379,12 @@ def test_who_is_no_terminal_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     assert "no terminal answers there" in failure(address)
+    with http_server() as address:
+        assert "not a terminal: it does not speak gRPC" in failure(address)
+    said = failure("no-such-host.invalid:9200")
+    assert said.count("(") == said.count(")")
+    assert "[" not in said
+    assert "]" not in said
 
 
 @pytest.mark.parametrize("pending", [True, False])
@@ -399,6 +420,9 @@ def test_addresses_are_checked() -> None:
     for wrong in ("", ":9200", "a:b", "a:0", "a:99999", "a b:1", "http://a:1", "a:" + "9" * 5000):
         with pytest.raises(InputError, match="not an address"):
             checked_address(wrong)
+    for wrong in ("::1", "::1:9200", "fe80::1"):
+        with pytest.raises(InputError, match=r"in brackets, such as \[fe80::1\]:9200"):
+            checked_address(wrong)
 
 
 @pytest.mark.integration
@@ -406,7 +430,7 @@ def test_an_address_that_is_taken_is_told() -> None:
     device = Device(RecordedAnswers(BEGIN_NS, recorded_status()))
     with (
         Server(device, "127.0.0.1:0", Clock()) as first,
-        pytest.raises(RunError, match="cannot listen"),
+        pytest.raises(RunError, match="cannot listen there: Address already in use"),
     ):
         Server(device, first.address)
 

@@ -6,9 +6,12 @@ import inspect
 import json
 import re
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ from skyhop_testbed.cli.dish import serve
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.client import Location
 from skyhop_testbed.dish.metrics import GAUGES, STATES, DishMetrics
+from skyhop_testbed.dish.metrics_server import MOST, MOST_OF_CALLER, Connections, start_server
 
 _EXPORTERS = """
     up info uptime_seconds snr_above_noise_floor snr_persistently_low uplink_throughput_bps
@@ -235,6 +239,79 @@ def test_prometheus_reads_the_metrics_of_an_emulated_terminal() -> None:
     assert kind.startswith("application/openmetrics-text")
     assert values_of(text)["starlink_dish_up"] == 1
     assert (server.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
+
+
+class Ended(socket.socket):
+    """Socket that notes its end."""
+
+    has_ended = False
+
+    def shutdown(self, _how: int) -> None:
+        """Note that the connection ends."""
+        self.has_ended = True
+
+
+def test_the_oldest_connection_of_a_caller_ends_and_no_other_callers() -> None:
+    now = SimpleNamespace(s=0.0)
+    connections = Connections(lambda: now.s)
+    with ExitStack() as closing:
+        own = [closing.enter_context(Ended()) for _ in range(MOST_OF_CALLER + 2)]
+        other, late = closing.enter_context(Ended()), closing.enter_context(Ended())
+        connections.add(other, "192.0.2.2")
+        for one in own:
+            connections.add(one, "192.0.2.1")
+        assert [one.has_ended for one in own[:3]] == [True, True, False]
+        assert not other.has_ended
+        connections.remove(own[2])
+        now.s = 29.0
+        connections.add(late, "192.0.2.3")
+        now.s = 30.0
+        connections.end_old()
+        assert other.has_ended
+        assert all(one.has_ended for one in own[3:])
+        assert not own[2].has_ended
+        assert not late.has_ended
+
+
+def test_connections_of_many_callers_are_limited_too() -> None:
+    connections = Connections(lambda: 0.0)
+    with ExitStack() as closing:
+        opened = [closing.enter_context(Ended()) for _ in range(MOST + 1)]
+        for number, one in enumerate(opened):
+            connections.add(one, f"192.0.2.{number}")
+        assert [one.has_ended for one in opened] == [True] + [False] * MOST
+
+
+def test_scrapes_at_once_share_the_terminals_answers() -> None:
+    shared, alone = Answers(), Answers()
+    metrics, each = DishMetrics(shared, 3600.0), DishMetrics(alone)  # type: ignore[arg-type]
+    scrapes = [metrics.collect() for _ in range(3)]
+    assert shared.asked == ["status", "history", "location"]
+    assert [found[-1].samples[0].value for found in scrapes] == [1, 2, 3]
+    assert [found[:-1] for found in scrapes[1:]] == [scrapes[0][:-1]] * 2
+    for _ in range(2):
+        each.collect()
+    assert alone.asked == ["status", "history", "location"] * 2
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"]
+)
+def test_callers_that_are_silent_or_do_not_read_lock_no_one_out(sent: bytes) -> None:
+    server = start_server(Answers(), "127.0.0.1", 0)  # type: ignore[arg-type]
+    try:
+        with ExitStack() as closing:
+            for _ in range(5 * MOST_OF_CALLER):
+                address = ("127.0.0.1", server.server_port)
+                silent = closing.enter_context(socket.create_connection(address, PATIENCE_S))
+                silent.sendall(sent)
+            url = f"http://127.0.0.1:{server.server_port}/metrics"
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+                assert "\nstarlink_dish_up 1.0\n" in answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -350,6 +351,24 @@ def test_failures_are_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "2 runs failed: what follows is without them" in page
     assert page.count("<details><summary>2 runs (cc = psychic): ") == 1
+    assert "failures.json lists all" not in page
+
+
+@pytest.mark.usefixtures("pictures")
+@pytest.mark.parametrize(
+    ("count", "said"), [(11, "and 1 more error: "), (13, "and 3 more errors: ")]
+)
+def test_the_number_of_errors_that_a_page_leaves_out_is_on_it(
+    skyhop: Skyhop, tmp_path: Path, count: int, said: str
+) -> None:
+    axis = {"name": "cc", "key": "flow.0.cc", "values": [f"psychic{n}" for n in range(count)]}
+    write(tmp_path / "study.toml", axis=[axis], panel=[dict(PANELS[2], x="cc", hue="cc")])
+    assert skyhop("study", "run", "study.toml", "-o", "out").returncode == 1
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert page.count("<details><summary>2 runs (cc = psychic") == 10
+    assert f"{said}failures.json lists all" in page
+    listed = json.loads((tmp_path / "out" / "failures.json").read_text("utf-8"))
+    assert len({failure["error"] for failure in listed}) == count
 
 
 def test_a_study_without_finished_runs_has_a_report(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import Skyhop
 
 from damaged import Trial
 from needs import needs_program
@@ -203,6 +204,10 @@ FILES = {
             "barom\nEnschede,2023-11-14 22:13:20,10.0,80,5,9,270,3.5,7.5,0.1,1013.25\n"
         ),
     },
+    "table": {
+        "own.csv": "time_ns,state,gps_sats,tilt\n1700000001000000000,CONNECTED,14,25.5\n",
+        "logger.csv": "datetime,latency_ms,drop_rate\n2023-11-14 22:13:20.5,30.5,0\n",
+    },
     "leoviz": {
         "GRPC_STATUS-2023-11-14-22-13-20.csv": LEOVIZ,
         "GetStatus-2023-11-14-22-13-20.txt": ANSWER,
@@ -295,6 +300,57 @@ def test_tables_of_the_sqlite_of_the_tools_for_grpc(tmp_path: Path) -> None:
     (tmp_path / "history.csv").write_text(rows, "utf-8")
     expected = {TIME: AT_NS + S, "pop_ping_drop_rate": 0.5, "pop_ping_latency_ms": 30.5}
     assert list(import_samples(tmp_path / "history.csv")) == [expected]
+
+
+def test_a_table_of_telemetry_comes_back_as_it_was_written(skyhop: Skyhop, tmp_path: Path) -> None:
+    (tmp_path / "history.json").write_text(HISTORY, "utf-8")
+    answers = ("history.json", "--start", "2023-11-14T22:13:20Z")
+    assert skyhop("telemetry", "import", *answers, "--node", "a", "-o", "kept").returncode == 0
+    shown = skyhop("telemetry", "show", "kept", "--csv").stdout
+    (tmp_path / "own.csv").write_text(shown, "utf-8")
+    done = skyhop("telemetry", "import", "own.csv", "--node", "a", "-o", "again")
+    assert done.returncode == 0, done.stderr
+    assert skyhop("telemetry", "show", "again", "--csv").stdout == shown
+    (tmp_path / "two.csv").write_text("node,time_ns,tilt\na,1,2\nb,2,3\n", "utf-8")
+    done = skyhop("telemetry", "import", "two.csv", "--node", "a", "-o", "again")
+    assert 'line 3: is of the node "b", and others of "a"' in done.stderr
+
+
+def test_a_table_of_the_users_own_has_means_of_seconds_and_last_flags(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text(
+        "unix_s,latency_ms,drop_rate,currently_obstructed,uptime_s,colour\n"
+        "1700000000.1,30,0,False,5,red\n"
+        "1700000000.9,40,0.5,True,6,red\n"
+        "1700000001.2,-1,1,False,,red\n"
+        "1700000002.2,,,True,,red\n",
+        "utf-8",
+    )
+    accounts: list[str] = []
+    samples = list(import_samples(file, accounts=accounts))
+    assert samples == [
+        {TIME: AT_NS + S, "pop_ping_latency_ms": 35.0, "pop_ping_drop_rate": 0.25,
+         "uptime_s": 5.5, "currently_obstructed": True},
+        {TIME: AT_NS + 2 * S, "pop_ping_drop_rate": 1.0, "currently_obstructed": False},
+        {TIME: AT_NS + 3 * S, "currently_obstructed": True},
+    ]  # fmt: skip
+    assert accounts == ["not used: colour"]
+
+
+def test_a_table_of_a_time_and_a_round_trip_is_read_as_a_paths(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("time_s,RTT_ms\n1700000000.5,30\n1700000001.5,\n1700000002.5,32\n", "utf-8")
+    rtts = [sample.get("probe_rtt_ms") for sample in import_samples(file)]
+    assert [rtt for rtt in rtts if rtt is not None] == [30.0, 32.0]
+
+
+@pytest.mark.parametrize("before", ["", "[2024-05-27 11:23:28.725881] "])
+def test_traces_of_the_route_are_said_to_be_for_dissect(tmp_path: Path, before: str) -> None:
+    (tmp_path / "t").write_text(
+        f"{before}traceroute to 192.0.2.1 (192.0.2.1), 30 hops max\n{before} 1  * * *\n", "utf-8"
+    )
+    with pytest.raises(InputError, match="holds traces of the route: skyhop dissect reads it"):
+        list(import_samples(tmp_path / "t"))
 
 
 def test_rows_without_names_of_columns_are_said_to_lack_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections import Counter
@@ -73,10 +74,7 @@ class Server:
         except RuntimeError:
             port = 0
         if not port:
-            raise RunError(
-                f"--listen {listen}: cannot listen there; is something else, or is it not an "
-                "address of this machine?"
-            )
+            raise RunError(f"--listen {listen}: cannot listen there: {_why_not(listen)}")
         self.address = f"{listen.rpartition(':')[0]}:{port}"
         self._stopped = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="terminal", daemon=True)
@@ -110,6 +108,20 @@ class Server:
         while not self._stopped.wait(_TICK_S):
             self._servicer.tick()
             self._streams.end_idle()
+
+
+def _why_not(listen: str) -> str:
+    """Return why an address cannot be bound, which gRPC does not say."""
+    host, _, port = listen.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.bind(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "the address is in use, or not one of this machine"
 
 
 def scaled_clock(speed: float, begin_ns: int) -> Callable[[], int]:

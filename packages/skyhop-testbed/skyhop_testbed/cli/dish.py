@@ -18,6 +18,7 @@ from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows, shown_text
+from skyhop.errors import InputError
 
 if TYPE_CHECKING:
     from skyhop.telemetry.fields import Sample, Value
@@ -38,6 +39,8 @@ _HISTORY_S = 300
 _LONG_S = 3600
 _SHOWN_OUTAGES = 10
 _MAP_COLUMNS, _MAP_ROWS = 61, 31
+_NODE, _COOLDOWN = "dish", "60 s"
+"""Defaults of --node and --cooldown."""
 _LAST_COMMAND_S = 5
 """Longest time in s for which a watch waits at its end for a command of --run."""
 
@@ -198,8 +201,11 @@ def watch(
         ),
     ] = None,
     node: Annotated[
-        str, typer.Option(metavar="NAME", help="With --record: the name of the terminal's node.")
-    ] = "dish",
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With --record: the name of the terminal's node (default: dish)."
+        ),
+    ] = None,
     count: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Stop after N seconds.")
     ] = None,
@@ -218,9 +224,11 @@ def watch(
         ),
     ] = None,
     cooldown: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="With --run: shortest time between two commands."),
-    ] = "60 s",
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --run: shortest time between two commands (default: 60 s)."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the status of a terminal once per second, until Ctrl-C or SIGTERM.
@@ -235,8 +243,10 @@ def watch(
     Example: skyhop dish watch --when 'pop_ping_latency_ms > 100' --run 'echo $DISH_STATE'
     """
     alarm = _alarm(when, run, cooldown)
+    if node is not None and record is None:
+        raise InputError("--node names the node of a recording: give --record DIR too")
     with until_signal(), _dish(address, timeout) as dish:
-        recorder = None if record is None else _Recorder(record, node, dish)
+        recorder = None if record is None else _Recorder(record, node or _NODE, dish)
         try:
             for second in _seconds(count):
                 sample = _sample_or_none(dish, second)
@@ -273,7 +283,7 @@ def serve(
     Example: skyhop dish serve --listen 127.0.0.1:9817
     """
     from skyhop_testbed.addresses import listening_address
-    from skyhop_testbed.dish.metrics import start_server
+    from skyhop_testbed.dish.metrics_server import start_server
 
     host, port = listening_address("--listen", listen)
     with until_signal(), _dish(address, timeout) as dish:
@@ -288,18 +298,20 @@ def serve(
             server.shutdown()
 
 
-def _alarm(when: str | None, run: str | None, cooldown: str) -> Alarm | None:
+def _alarm(when: str | None, run: str | None, cooldown: str | None) -> Alarm | None:
     """Return the alarm of --when and --run, or None without them."""
     from skyhop.data.quantities import seconds_or_none
-    from skyhop.errors import InputError
 
     if when is None and run is None:
+        if cooldown is not None:
+            raise InputError("--cooldown is for --when and --run: give both too")
         return None
     if when is None or run is None:
         missing = "--when EXPR" if when is None else "--run CMD"
         raise InputError(f"--when and --run belong together: give {missing} too")
     if not run.strip():
         raise InputError("--run: is empty: give a command")
+    cooldown = _COOLDOWN if cooldown is None else cooldown
     cooldown_s = seconds_or_none(cooldown)
     if cooldown_s is None:
         raise InputError(f'--cooldown "{cooldown}": expected a time, such as "60 s"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ _PORT = 9200
 _LAST_PORT = 65_535
 _MOST_BYTES = 64 << 20
 _REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED)
+_BARE_IPV6 = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*")
+_NOT_HTTP2 = "HTTP/2"
+"""Word in gRPC's reason if another protocol answers, such as HTTP/1."""
 _T = TypeVar("_T")
 
 
@@ -149,6 +153,11 @@ class Dish:
         reason = " ".join(str(error.details()).split()) if isinstance(error, grpc.Call) else ""
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunError(f"{self.address}: no answer within {self._timeout_s:g} s")
+        if code == grpc.StatusCode.UNAVAILABLE and _NOT_HTTP2 in reason:
+            return RunError(
+                f"{self.address}: something answers there, but not a terminal: it does not speak "
+                "gRPC"
+            )
         if code == grpc.StatusCode.UNAVAILABLE:
             return RunError(
                 f"{self.address}: no terminal answers there ({_short(reason)}); is this host "
@@ -179,6 +188,10 @@ def checked_address(address: str) -> str:
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         host, port = address, str(_PORT)
+    if _BARE_IPV6.fullmatch(address):
+        raise InputError(
+            f'"{address}": an IPv6 address stands in brackets, such as [fe80::1]:{_PORT}'
+        )
     known = port.isascii() and port.isdecimal() and 0 < int(port[:9]) <= _LAST_PORT
     if not host or not known or any(c.isspace() or c == "/" for c in host):
         raise InputError(f'"{address}" is not an address; expected HOST or HOST:PORT')
@@ -188,7 +201,7 @@ def checked_address(address: str) -> str:
 def _short(details: str) -> str:
     """Return the reason why a connection failed, without the addresses that gRPC tried."""
     reason = details.rpartition(": ")[2] or details
-    return reason.strip("() ") or "no reason given"
+    return reason.strip("()[] ") or "no reason given"
 
 
 class _Context(starlink_grpc.ChannelContext):  # type: ignore[misc]

@@ -6,6 +6,7 @@ one has others. A value that the terminal does not report has no metric.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
@@ -22,8 +22,6 @@ from skyhop.telemetry.fields import ALERT_FIELDS, Sample, Value, field_value
 from skyhop_testbed.dish.readings import current_outage, outages_of, rows_of, sample_of
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from google.protobuf.message import Message
     from prometheus_client.metrics_core import Metric
 
@@ -92,10 +90,13 @@ class DishMetrics(Collector):
 
     Args:
         dish: the terminal.
+        shared_s: time in s for which later scrapes get the same answers of the terminal.
     """
 
-    def __init__(self, dish: Dish) -> None:
-        self._dish = dish
+    def __init__(self, dish: Dish, shared_s: float = 0.0) -> None:
+        self._dish, self._shared_s = dish, shared_s
+        self._answers: list[Metric] = []
+        self._answered_s = -math.inf
         self._scrapes = 0
         # The server has a thread per request; the client of a terminal is for one thread.
         self._lock = threading.Lock()
@@ -107,26 +108,36 @@ class DishMetrics(Collector):
     def collect(self) -> list[Metric]:
         """Return the terminal's metrics; if it does not answer, only that it is not up."""
         with self._lock:
-            begin_s = time.perf_counter()
             self._scrapes += 1
-            try:
-                found, is_up = list(self._of_terminal()), 1.0
-            except RunError:
-                found, is_up = [], 0.0
-            lasted_s = time.perf_counter() - begin_s
+            # Scrapes that waited for another one's answers get these, so that a caller with many
+            # requests does not keep the terminal busy and the others waiting.
+            if time.monotonic() >= self._answered_s + self._shared_s:
+                self._answers = self._ask()
+                self._answered_s = time.monotonic()
+            count = float(self._scrapes)
             return [
-                _gauge("up", "Whether the terminal answered", is_up),
-                _gauge("scrape_duration_seconds", "Duration of the requests", lasted_s),
-                GaugeMetricFamily(
-                    "starlink_exporter_scrape_duration_seconds",
-                    "Duration of the requests to the terminal",
-                    lasted_s,
-                ),
-                CounterMetricFamily(
-                    "starlink_exporter_scrapes", "Number of scrapes", float(self._scrapes)
-                ),
-                *found,
+                *self._answers,
+                CounterMetricFamily("starlink_exporter_scrapes", "Number of scrapes", count),
             ]
+
+    def _ask(self) -> list[Metric]:
+        """Ask the terminal, and return its metrics."""
+        begin_s = time.perf_counter()
+        try:
+            found, is_up = list(self._of_terminal()), 1.0
+        except RunError:
+            found, is_up = [], 0.0
+        lasted_s = time.perf_counter() - begin_s
+        return [
+            _gauge("up", "Whether the terminal answered", is_up),
+            _gauge("scrape_duration_seconds", "Duration of the requests", lasted_s),
+            GaugeMetricFamily(
+                "starlink_exporter_scrape_duration_seconds",
+                "Duration of the requests to the terminal",
+                lasted_s,
+            ),
+            *found,
+        ]
 
     def _of_terminal(self) -> Iterator[Metric]:
         status = self._dish.status()
@@ -193,24 +204,3 @@ def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
 
 def _number(value: Value) -> float | None:
     return None if value is None or isinstance(value, str) else float(value)
-
-
-def start_server(dish: Dish, host: str, port: int) -> WSGIServer:
-    """Start to serve a terminal's metrics over HTTP, in threads.
-
-    Args:
-        dish: the terminal.
-        host: address of this machine.
-        port: port; with 0, the kernel chooses a free one.
-
-    Raises:
-        RunError: the address cannot be bound.
-    """
-    registry = CollectorRegistry()
-    registry.register(DishMetrics(dish))
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or "not an address"
-        raise RunError(f"--listen {host}:{port}: cannot listen there: {why}") from None
-    return server

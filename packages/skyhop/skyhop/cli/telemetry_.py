@@ -162,6 +162,7 @@ def import_(
     ] = None,
 ) -> None:
     """Import files into a telemetry directory."""
+    from skyhop.analysis.sentence_words import counted
     from skyhop.telemetry.importers import Options, import_samples
     from skyhop.telemetry.store import Store
 
@@ -175,7 +176,7 @@ def import_(
         store = store or Store(output)
         for chunk in _chunks(import_samples(file, file_format, options)):
             store.append(node, chunk)
-        summary = f"{count:,} samples, {_iso_time(first_ns)} to {_iso_time(last_ns)}"
+        summary = f"{counted(count, 'sample')}, {_iso_time(first_ns)} to {_iso_time(last_ns)}"
         print_note("; ".join([f"{file}: {summary}", *accounts]))
     if store is not None:
         store.close()

@@ -153,6 +153,7 @@ def _fetch(address: str) -> bytes:
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
+        reason = getattr(reason, "strerror", None) or reason
         raise InputError(f"{address}: cannot download: {reason}") from None
 
 

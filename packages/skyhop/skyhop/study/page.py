@@ -63,6 +63,8 @@ class StudyPage:
     notes: Sequence[str]
     failures: Sequence[tuple[str, str]]
     """Distinct errors (if there are many, the first): error and where, and scenario as TOML."""
+    failures_left: int
+    """Number of distinct errors that `failures` leaves out."""
     failure_count: int
     warnings: Sequence[str]
     """Warnings of runs; if there are many, the most frequent ones."""
@@ -74,13 +76,15 @@ class StudyPage:
 def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
     """Return the content of a study's page, with the verdicts on its claims."""
     file = done.study.file
+    failures = _failures(done)
     return StudyPage(
         title=file.title,
         question=file.question,
         facts=_facts(done, verdicts),
         conditions=_conditions_table(done),
         notes=file.notes,
-        failures=_failures(done)[:_FAILURES_SHOWN],
+        failures=failures[:_FAILURES_SHOWN],
+        failures_left=max(0, len(failures) - _FAILURES_SHOWN),
         failure_count=len(done.failures),
         warnings=shown_warnings(done),
         claims=[_claim(result) for result in verdicts],

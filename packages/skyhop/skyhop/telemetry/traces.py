@@ -142,6 +142,11 @@ def _tracert_hop(source: InputFile, number: int, found: re.Match[str]) -> Hop:
     return Hop(distance, address, _median(source, number, times))
 
 
+def begins_trace(line: str) -> bool:
+    """Return whether a line is the first of a trace of traceroute, possibly after a time."""
+    return _HEADER.match(_without_time(line).strip()) is not None
+
+
 def _without_time(line: str) -> str:
     """Return a line without the time that another program has put before it."""
     before = _BEFORE.match(line)

@@ -45,6 +45,8 @@ T = TypeVar("T")
 _SHARED = "input_file"
 _TIMED_ROW = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?,.*,.*,")
 """Row of a table whose first cell is a time, where names of columns belong."""
+_ROUND_TRIP = re.compile(r"(rtt|latency|ping)(_ns|_us|_ms|_s)?$", re.IGNORECASE)
+"""Name of a column of round trips."""
 _LONGEST_HEAD = 200
 """Largest number of characters of a file's first line that an error shows."""
 
@@ -72,7 +74,7 @@ def detect_format(source: InputFile) -> Importer:
     Raises:
         InputError: no format matches the file.
     """
-    for importer in formats().values():
+    for importer in sorted(formats().values(), key=lambda one: one.is_general):
         if importer.matches(source):
             return importer
     if _TIMED_ROW.match(source.lines[0]):
@@ -80,6 +82,13 @@ def detect_format(source: InputFile) -> Importer:
             f"{source.file}: has no names of columns in its first line: write the file with them "
             "(starlink-grpc-tools: dish_grpc_text.py -H), or add that line"
         )
+    # As `skyhop path import`: any table of a time and a round trip.
+    if len(source.columns) > 1 and any(map(_ROUND_TRIP.match, source.columns)):
+        return formats()["rtt"]
+    from skyhop.telemetry.traces import begins_trace
+
+    if any(map(begins_trace, source.head)):
+        raise InputError(f"{source.file}: holds traces of the route: skyhop dissect reads it")
     raise InputError(
         f"{source.file}: is of no known format: give one of {', '.join(formats())} with --format"
     )

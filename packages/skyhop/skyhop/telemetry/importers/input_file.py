@@ -254,6 +254,8 @@ class Importer:
     files, or only their "documentation"."""
     probes: Callable[[InputFile], Iterator[Probe]] | None = None
     """Function that yields single RTTs, for formats that hold them."""
+    is_general: bool = False
+    """Whether files of other formats match, too, so that those are tried before."""
 
 
 @dataclass

@@ -65,8 +65,8 @@ class Probes:
         order = np.argsort(sent_s, kind="stable")
         sent_s, rtt_ms = sent_s[order], trips.rtt_ms[order]
         slots, phases_s = grid.phases(start_ns, sent_s)
-        numbers, index = np.unique(slots, return_inverse=True)
-        floors = np.array([np.percentile(rtt_ms[slots == slot], 2) for slot in numbers])
+        _, begins, index = np.unique(slots, return_index=True, return_inverse=True)
+        floors = np.array([np.percentile(part, 2) for part in np.split(rtt_ms, begins[1:])])
         return cls(sent_s, rtt_ms - floors[index], floors, phases_s, index)
 
     @property
@@ -163,7 +163,7 @@ def _corrected(wait: dict[str, Any], target: FloatArray, period_s: float) -> dic
 
 def probed(wait: dict[str, Any], period_s: float, seed: int, slots: int = 200) -> FloatArray:
     """Return the waits in ms that probes see over a process, one probe per step."""
-    every_ms = float(wait["every"].removesuffix(" us")) / 1e3
+    every_ms = float(wait["every"].removesuffix(" ms"))
     of_a_slot = max(1, round(period_s * 1e3 / every_ms))
     drawn = np.array(_core.draw_process(json.dumps(wait), of_a_slot * slots, of_a_slot, seed))
     sent_ms = np.arange(len(drawn)) * every_ms

@@ -45,7 +45,7 @@ def process(
     """Return the table of a process: its quantiles at the core's ranks, and its memory."""
     table: dict[str, Any] = {
         "quantiles": [float(f"{value:.4g}") for value in np.maximum.accumulate(quantiles)],
-        "every": f"{round(every_s * 1e6)} us",
+        "every": f"{every_s * 1e3:.6g} ms",
     }
     if slot:
         table["slot"] = round(slot, 3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +36,8 @@ DRAWS = 6
 """Number of drawn paths whose mean portrait is compared with the logs'."""
 LONGEST_S = 3600.0
 """Longest duration of each."""
+WIDTH, SHORT = 100, 6
+"""Columns of a profile's file, and lines of an array that fits in one."""
 UNMEASURED_MS = 10.0
 """One-way delay of the paths that are drawn to judge a profile without delays."""
 
@@ -61,7 +65,7 @@ class AccessProfile:
             verdict.row.key: [float(f"{v:.4g}") for v in (verdict.low, verdict.high, verdict.value)]
             for verdict in self.judgement.verdicts
         }
-        return tomli_w.dumps({**self.content, "fit": rows})
+        return with_arrays_in_lines(tomli_w.dumps({**self.content, "fit": rows}))
 
     def write(self, file: str | os.PathLike[str]) -> None:
         """Write the profile's file atomically.
@@ -70,6 +74,19 @@ class AccessProfile:
             RunError: the file cannot be written.
         """
         write_file(Path(file), self.toml.encode())
+
+
+def with_arrays_in_lines(text: str) -> str:
+    """Return TOML with each array of numbers in lines of at most `WIDTH` columns."""
+
+    def joined(match: re.Match[str]) -> str:
+        numbers = " ".join(match.group(1).split()).rstrip(",")
+        if len(match.group(0).splitlines()) <= SHORT:
+            return f"[{numbers}]"
+        lines = textwrap.fill(f"{numbers},", WIDTH, initial_indent="    ", subsequent_indent="    ")
+        return f"[\n{lines}\n]"
+
+    return re.sub(r"\[\n([-+0-9.,eE\s]+)\]", joined, text)
 
 
 def fit_access(

@@ -5,6 +5,7 @@ Times are in seconds, delays in milliseconds, rates in Mbit/s, shares and losses
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -79,8 +80,12 @@ def way_parts(series: Series, steps: Steps) -> dict[str, Any]:
 
 
 def _delay_parts(steps: Steps, delay_ms: FloatArray) -> dict[str, Any]:
-    numbers, index = np.unique(steps.slots, return_inverse=True)
-    floors = np.array([np.nanpercentile(delay_ms[steps.slots == slot], 2) for slot in numbers])
+    _, begins, index = np.unique(steps.slots, return_index=True, return_inverse=True)
+    with warnings.catch_warnings():
+        # Slots without a value have no floor.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        parts = np.split(delay_ms, begins[1:])
+        floors = np.array([np.nanpercentile(values, 2) for values in parts])
     excess = delay_ms - floors[index]
     counts = steps.middle & np.isfinite(excess)
     # The floor is the 2nd percentile of a slot, so that some waits are negative.
@@ -98,31 +103,29 @@ def holes_of_series(delay_ms: FloatArray, steps: Steps) -> list[tuple[float, flo
     over time is d * d / 2.
     """
     holes = []
-    numbers = steps.slots + (steps.since_s > steps.period_s / 2)
-    since = np.where(
-        steps.since_s > steps.period_s / 2, steps.since_s - steps.period_s, steps.since_s
-    )
-    for number in np.unique(numbers):
-        near = (numbers == number) & (since >= HOLE_FROM_S) & (since < HOLE_REACH_S)
-        usual = float(np.nanmedian(delay_ms[numbers == number]))
-        excess = np.nan_to_num(delay_ms[near] - usual)
+    half_s = steps.period_s / 2
+    marks = steps.slots + (steps.since_s > half_s)
+    since = np.where(steps.since_s > half_s, steps.since_s - steps.period_s, steps.since_s)
+    begins = np.unique(marks, return_index=True)[1][1:]
+    for delays, times_s in zip(np.split(delay_ms, begins), np.split(since, begins), strict=True):
+        near = (times_s >= HOLE_FROM_S) & (times_s < HOLE_REACH_S)
+        if not np.isfinite(delays[near]).any():
+            continue
+        excess = np.nan_to_num(delays[near] - np.nanmedian(delays))
         area_ms2 = float(np.sum(np.maximum(excess, 0.0))) * steps.step_s * 1e3
-        if len(excess) and area_ms2 > 0:
+        if area_ms2 > 0:
             lasts_ms = float(np.sqrt(2 * area_ms2))
-            peak_ms = float(since[near][np.argmax(excess)] + steps.step_s / 2) * 1e3
+            peak_ms = float(times_s[near][np.argmax(excess)] + steps.step_s / 2) * 1e3
             holes.append((peak_ms - lasts_ms / 2, lasts_ms))
     return holes
 
 
 def _rate_parts(steps: Steps, rate_mbps: FloatArray) -> dict[str, Any]:
-    numbers, index = np.unique(steps.slots, return_inverse=True)
+    _, index = np.unique(steps.slots, return_inverse=True)
     known = steps.middle & np.isfinite(rate_mbps)
-    levels = np.array(
-        [
-            np.mean(values) if len(values := rate_mbps[(steps.slots == slot) & known]) else np.nan
-            for slot in numbers
-        ]
-    )
+    counts_of_slots = np.bincount(index, known)
+    with np.errstate(invalid="ignore"):
+        levels = np.bincount(index, np.where(known, rate_mbps, 0.0)) / counts_of_slots
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.where(levels[index] > 0, rate_mbps / levels[index], np.nan)
     counts = known & np.isfinite(ratios)

@@ -16,7 +16,7 @@ const MOST_FRAMES: usize = 20_000_000;
 /// Time between two values of a rate that does not fluctuate, so that its factors by phase take effect.
 const PHASE_STEP: Duration = Duration::from_millis(100);
 
-/// What a drawn path needs in addition to its profile.
+/// Input of a draw in addition to the profile: time, place of the terminal, and seed.
 #[derive(Debug, Clone)]
 pub struct Request<'p> {
     /// Names of the ends `from` and `to`; those of `computed` if it is given.
@@ -27,7 +27,7 @@ pub struct Request<'p> {
     pub start: UtcInstant,
     /// Duration of the path.
     pub duration: Duration,
-    /// Seed of all random draws.
+    /// Seed of all random draws; another seed draws another path from the same profile.
     pub seed: u64,
     /// Computed path whose propagation delays replace the profile's floors.
     pub computed: Option<&'p PathTrace>,
@@ -45,7 +45,7 @@ pub enum DrawError {
     /// The path has too many frames.
     #[error("takes {frames} changes of the link; at most {MOST_FRAMES}: shorten run.duration")]
     TooLong {
-        /// Number of frames.
+        /// Number of frames that the path would have.
         frames: usize,
     },
     /// The path is invalid: it is never connected.

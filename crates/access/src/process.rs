@@ -143,7 +143,7 @@ impl Stream {
         Self(rng)
     }
 
-    /// Standard normal number.
+    /// Number from the standard normal distribution.
     pub(crate) fn normal(&mut self) -> f64 {
         StandardNormal.sample(&mut self.0)
     }
@@ -158,7 +158,7 @@ impl Stream {
         Exp1.sample(&mut self.0)
     }
 
-    /// Value of a distribution.
+    /// Value drawn from a table of quantiles.
     pub(crate) fn value(&mut self, quantiles: &Quantiles) -> f64 {
         value_at(quantiles, self.normal())
     }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::process::{Process, Quantiles, check_quantiles};
 
-/// Access link between a terminal and the Internet, by the distributions of what was measured on it.
+/// Access link between a terminal and the Internet, by the distributions of its measured delays, rates and losses.
 ///
 /// Parts that were not measured are absent: a path drawn from the profile then takes them from the scenario, or has
 /// none.
@@ -36,7 +36,7 @@ pub struct Profile {
     /// computed path.
     #[serde(default)]
     pub ground_ms: f64,
-    /// What happens at each mark of the grid.
+    /// Hole at each mark of the grid, and the time after it.
     #[serde(default)]
     pub reconfiguration: Option<Reconfiguration>,
     /// Outages at other times, such as those of obstructions.
@@ -86,10 +86,10 @@ pub struct Way {
     /// Wait for a transmission on top of it, ms.
     #[serde(default)]
     pub wait_ms: Option<Process>,
-    /// Capacity.
+    /// Capacity over time, if it was measured.
     #[serde(default)]
     pub rate: Option<RateModel>,
-    /// Random loss.
+    /// Random loss, if it was measured.
     #[serde(default)]
     pub loss: Option<Loss>,
 }
@@ -98,7 +98,7 @@ pub struct Way {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateModel {
-    /// Level, Mbit/s.
+    /// Level of each slot, Mbit/s.
     pub level_mbps: Process,
     /// Ratio of the capacity to the level.
     #[serde(default)]

@@ -36,7 +36,11 @@ const ALTITUDE: &str = "altitude_m";
 /// states the line number. Or the list is empty.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioError> {
     let text = text.trim_start_matches('\u{feff}');
+    // Spreadsheets separate by semicolons or tabs where the comma is the decimal sign.
+    let first = text.lines().next().unwrap_or_default();
+    let separator = [';', '\t'].into_iter().find(|mark| first.contains(*mark)).unwrap_or(',');
     let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator as u8)
         .has_headers(false)
         .trim(csv::Trim::All)
         .from_reader(text.as_bytes());

@@ -110,8 +110,8 @@ SITES = {
     "usual names": ("name,lat,lon\nA,47.6,-122.3\n", ""),
     "a table of Windows": ("\ufeffSite;Latitude;Longitude\r\nA;47.6;-122.3\r\n", ""),
     "other names": ("name,x,y\nA,47.6,-122.3\n", "line 2: no column `latitude_deg`; expected the"),
-    "a word": ("name,lat,lon\nA,N47,-122.3\n", "line 2: a word where a number belongs"),
-    "a short row": ("name,lat,lon\nA,47\n", "line 2: 2 cells, where the first line has 3"),
+    "a word": ("name,lat,lon\nA,N47,-122.3\n", 'line 2: latitude_deg is "N47"; expected a number'),
+    "a short row": ("name,lat,lon\nA,47\n", "line 2: 2 cells; expected 3, as in the first line"),
     "not on Earth": ("name,lat,lon\nA,200,0\n", "line 2: 200, 0 is not on Earth"),
 }
 

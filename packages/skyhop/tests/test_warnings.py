@@ -153,14 +153,18 @@ def test_a_path_repeats_itself(tmp_path: Path) -> None:
     assert run.info["scenario"]["path"]["loop"]
 
 
+ALONE = 'relay = "access" without access.profile is geometry alone'
+
+
 @pytest.mark.parametrize(
     ("constellation", "relay", "expected"),
     [
-        ("starlink-shell1", "access", ""),
+        ("starlink-shell1", "access", ALONE),
+        ("starlink-shell1", "starlink", ""),
         ("starlink-shell1", "isl", ""),
         ("kuiper", "isl", ""),
         ("kuiper", "bent-pipe", 'gateways = "starlink-gateways" are not known to serve kuiper'),
-        ("kuiper", "access", 'gateways = "starlink-gateways" and pops = "starlink-pops" are not'),
+        ("kuiper", "starlink", 'gateways = "starlink-gateways" and pops = "starlink-pops" are not'),
         ("oneweb", "isl", "oneweb has no links between satellites"),
     ],
 )

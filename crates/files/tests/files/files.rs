@@ -1,6 +1,6 @@
 //! Path files: a path survives its file unchanged, and wrong files are refused.
 
-use skyhop_model::PathEventKind;
+use skyhop_model::{End, PathEventKind};
 use std::fs;
 
 use arrow_array::cast::AsArray;
@@ -38,6 +38,9 @@ fn header() -> PathHeader {
         step_ns: 1_000_000_000,
         between_frames: BetweenFrames::Linear,
         seed: 1,
+        access: Some("victoria-2024".to_owned()),
+        dish: Some(End::To),
+        in_order: true,
         origin: Some(Origin {
             path: serde_json::json!({ "constellation": "fleet.tle", "satellites": "shell=0" }),
             file: Some("fleet.tle".to_owned()),

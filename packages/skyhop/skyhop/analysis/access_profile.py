@@ -17,6 +17,7 @@ import tomli_w
 from skyhop import _core
 from skyhop.analysis.access_fit import Probes, holes_table, round_trip_parts
 from skyhop.analysis.access_packets_fit import rate_parts
+from skyhop.analysis.access_process import RANKS
 from skyhop.analysis.access_series_fit import Steps, holes_of_series, way_parts
 from skyhop.analysis.portrait import Judgement, Portrait, judge, marks_of, portrait_of
 from skyhop.analysis.portrait_grid import Grid
@@ -93,6 +94,7 @@ def fit_access(
     *logs: str | os.PathLike[str],
     marks: str | Mapping[str, str] | None = None,
     direction: str | None = None,
+    propagation: str | None = None,
     description: str | None = None,
     source: str | None = None,
     licence: str = "not stated",
@@ -105,6 +107,9 @@ def fit_access(
             trips are fitted together; each other part comes from the first log that tells it.
         marks: marks of the grid, as for `portrait`.
         direction: direction of packet times and of logs with a single rate.
+        propagation: round trip of propagation alone on the measured path, such as "7.5 ms", from
+            `skyhop path stats` of the computed one; what the median floor has in addition becomes
+            the profile's `ground_ms`, which counts over computed paths.
         description: what the profile describes, in one line.
         source: where the logs come from; by default their names.
         licence: licence of the logs.
@@ -123,13 +128,17 @@ def fit_access(
     given = marks_of(marks, names)
     portraits = tuple(portrait_of(link, given.get(link.name, given.get(""))) for link in links)
     pairs = [(link, one.grid) for link, one in zip(links, portraits, strict=True)]
-    content = {
+    content: dict[str, Any] = {
         "description": description or f"Access link fitted to {', '.join(names)}",
         "source": source or ", ".join(file.name for file in files),
         "licence": licence,
         "date": date,
         **fitted_profile(pairs),
     }
+    if propagation is not None and "round_trip" in content:
+        floor_ms = float(np.interp(0.5, RANKS, content["round_trip"]["floor_ms"]["quantiles"]))
+        propagation_ms = _core.duration_s("--propagation", propagation) * 1e3
+        content["ground_ms"] = round(max(0.0, floor_ms - propagation_ms), 2)
     return AccessProfile(
         content,
         portraits,

@@ -54,6 +54,14 @@ def fit(
             autocompletion=completion.one_of("up", "down"),
         ),
     ] = None,
+    propagation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Round trip of propagation alone on the measured path; the rest of the floor "
+            "counts as the ground segment's over computed paths.",
+        ),
+    ] = None,
     description: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the profile describes, in one line.")
     ] = None,
@@ -74,6 +82,7 @@ def fit(
         *logs,
         marks=marks_by_input(mark),
         direction=direction,
+        propagation=propagation,
         description=description,
         source=source,
         licence=licence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from conftest import Skyhop
 
 import skyhop
+from damaged import Trial
 from reference_files import reference
 from skyhop.analysis.portrait import Portrait, Verdict, judge, portrait_of
 from skyhop.analysis.portrait_grid import Grid
 from skyhop.analysis.portrait_rows import MEMORY_MS, ROWS, STEP_LAGS_MS, Row
+from skyhop.analysis.portrait_tables import portrait_tables
 from skyhop.errors import InputError
 from skyhop.telemetry.measured_link import MeasuredLink, RoundTrips, Series
 
@@ -463,6 +466,29 @@ def test_wrong_inputs_are_errors(tmp_path: Path, name: str, text: str, message: 
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(InputError, match=message):
         skyhop.portrait(tmp_path / name)
+
+
+def test_damaged_logs(tmp_path: Path) -> None:
+    file = tmp_path / "damaged.txt"
+    pinged = write_pings(file, *(part[::40] for part in sawtooth())).read_bytes()
+    packets = trace(tmp_path, [0, 1, 0, 0], 6).read_bytes()
+    samples = [
+        pinged,
+        rows_of_series(slots=2).encode(),
+        packets,
+        b"segment,unix_s,mbps,speed\n0,1681314020,147.000,63.0\n0,1681314021,260.000,62.3\n",
+        b"time_s,rtt_ms,down_mbps\n" + b"".join(b"%d,%d,5\n" % (s, 30 + s % 7) for s in range(60)),
+    ]
+
+    def read(content: bytes) -> None:
+        file.write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = skyhop.portrait(file)
+        json.dumps(found.document(), allow_nan=False)
+        list(portrait_tables(found))
+
+    Trial("access portrait", samples, usual=60).run(read)
 
 
 def made(name: str, **values: float) -> Portrait:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import shlex
 import warnings
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import Skyhop
+from conftest import ROOT, Skyhop
 
 import skyhop
 from damaged import Trial
 from reference_files import reference
+from skyhop import sim
 from skyhop.analysis.portrait import Portrait, Verdict, judge, portrait_of
 from skyhop.analysis.portrait_grid import Grid
 from skyhop.analysis.portrait_rows import MEMORY_MS, ROWS, STEP_LAGS_MS, Row
@@ -228,7 +232,8 @@ def test_marks_between_two_steps() -> None:
 def test_marks_of_series_are_estimated(first: int) -> None:
     draw = np.random.default_rng(first)
     slot = np.zeros(PER_SLOT)
-    slot[first] = 0.3
+    slot[(first - 1) % PER_SLOT] = 0.2
+    slot[first] = 0.45
     slot[(first + 1) % PER_SLOT] = 0.5
     loss = slots_of(slot) * draw.uniform(0.5, 1, 40 * PER_SLOT)
     loss += (draw.random(len(loss)) < 0.03) * 0.1
@@ -365,8 +370,9 @@ SCENARIO = {
 
 
 def test_a_run_is_probed_as_a_link_is(tmp_path: Path) -> None:
-    skyhop.sim(SCENARIO, tmp_path / "run")
+    run = skyhop.sim(SCENARIO, tmp_path / "run")
     (found,) = skyhop.portrait(tmp_path / "run").portraits
+    assert skyhop.portrait(run).document() == skyhop.portrait(tmp_path / "run").document()
     values = found.values
     assert found.what == "run"
     assert 30 <= values["rtt_p1_ms"] <= values["rtt_p99_ms"] <= 51
@@ -389,6 +395,8 @@ def test_a_path_file_is_sampled_as_by_pings(tmp_path: Path) -> None:
     skyhop.import_path(log).write(tmp_path / "path.parquet")
     path, measured = skyhop.portrait(tmp_path / "path.parquet", log).portraits
     assert path.what == "path"
+    read = skyhop.portrait(skyhop.read_path(tmp_path / "path.parquet")).portraits[0]
+    assert (read.name, read.values) == ("from - to", path.values)
     for share in (5, 25, 50, 75, 95):
         key = f"rtt_p{share}_ms"
         assert path.values[key] == pytest.approx(measured.values[key], abs=1)
@@ -577,6 +585,30 @@ def test_wrong_options_are_one_line(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+PAGE = (ROOT / "docs" / "how-to" / "access-link.md").read_text("utf-8")
+
+
+def test_commands_of_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
+    answered_s, rtt_ms = sawtooth(hole_s=0.15)
+    begin_s = MARK_NS // 10**9
+    lines = (
+        f"[{begin_s + at:.6f}] 64 bytes from 1.1.1.1: icmp_seq={number} ttl=57 time={rtt:g} ms"
+        for number, (at, rtt) in enumerate(zip(answered_s, rtt_ms, strict=True))
+    )
+    (tmp_path / "ping.txt").write_text("\n".join(lines), "utf-8")
+    (tmp_path / "lagos.csv").write_text(rows_of_series(), "utf-8")
+    for day in ("monday", "tuesday"):
+        log = write_pings(tmp_path / f"{day}.csv", answered_s, rtt_ms)
+        (tmp_path / f"{day}.csv.gz").write_bytes(gzip.compress(log.read_bytes()))
+    sim(SCENARIO, tmp_path / "runs" / "dish")
+    commands = re.findall(r"^    skyhop (.+)$", PAGE, re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        done = skyhop(*shlex.split(command))
+        assert done.returncode == 0, (command, done.stderr)
+    assert (tmp_path / "lagos.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_notebook_shows_a_table(tmp_path: Path) -> None:
     log = write_pings(tmp_path / "monday.csv", *sawtooth(hole_s=0.15))
     found = skyhop.portrait(log)
@@ -680,13 +712,21 @@ def test_figures_of_lagos(way: str) -> None:
 
 def test_marks_of_lagos_are_estimated() -> None:
     (found,) = skyhop.portrait(reference("throughput/lagos_isl_100ms.csv.gz")).portraits
-    assert found.grid == Grid(15.0, pytest.approx(11.8, abs=0.11), "estimated")
+    assert found.grid == Grid(15.0, pytest.approx(11.8), "estimated")
     by_phase = [
         found.values[f"{way}_loss_{part}_percent"]
         for way in ("up", "down")
         for part in ("first", "last")
     ]
     assert by_phase == pytest.approx([16.5, 1.6, 6.3, 2.6], abs=0.1)
+
+
+def test_parts_of_lagos_have_the_marks_of_the_whole(tmp_path: Path) -> None:
+    rows = gzip.decompress(reference("throughput/lagos_isl_100ms.csv.gz").read_bytes()).splitlines()
+    for name, part in (("hour", slice(36_000)), ("rest", slice(36_000, None))):
+        (tmp_path / f"{name}.csv").write_bytes(b"\n".join(rows[part]))
+    hour, rest = skyhop.portrait(tmp_path / "hour.csv", tmp_path / "rest.csv").portraits
+    assert [one.grid.mark_s for one in (hour, rest)] == pytest.approx([11.8, 11.8])
 
 
 def test_figures_of_leocc() -> None:

@@ -38,8 +38,8 @@ _EPOCH_S = 1_500_000_000
 """Time in seconds since 1970 at which a clock of its own is put for the core's estimate."""
 _CLEAR = 6.0
 """Standard errors by which the mean rank of a phase exceeds that of all phases, if it is a mark."""
-_HALF = 0.5
-"""Share of the peak from which a phase before it belongs to the mark."""
+_HIGH = 0.8
+"""Share of the peak from which a step before it belongs to the mark."""
 _REACH_S = 0.5
 """Time in seconds before a peak in which its mark is looked for."""
 
@@ -193,7 +193,7 @@ def _fold(values: FloatArray, per_slot: int) -> tuple[int, float] | None:
         return None
     means = rows.mean(axis=0)
     floor = float(np.median(means))
-    level = floor + _HALF * (means[peak] - floor)
+    level = floor + _HIGH * (means[peak] - floor)
     first = peak
     for back in range(1, per_slot // 4):
         if means[(peak - back) % per_slot] < level:

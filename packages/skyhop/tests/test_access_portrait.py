@@ -8,6 +8,7 @@ import re
 import shlex
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -361,7 +362,7 @@ def test_irtt_has_one_way_delays(tmp_path: Path) -> None:
     assert values["down_delay_first_ms"] == pytest.approx(21, abs=4)
 
 
-SCENARIO = {
+SCENARIO: dict[str, Any] = {
     "path": {"kind": "fixed", "rtt": "30 ms"},
     "link": {"rate": "10 Mbit/s", "queue": "20 ms"},
     "flow": [{"kind": "probe", "interval": "12 ms"}, {"cc": "cubic"}],
@@ -381,6 +382,14 @@ def test_a_run_is_probed_as_a_link_is(tmp_path: Path) -> None:
     assert not any(key.startswith("down") for key in values), "only ACKs go back"
     (down,) = skyhop.portrait(tmp_path / "run", direction="down").portraits
     assert down.values["down_rate_p50_mbps"] == values["up_rate_p50_mbps"]
+
+
+def test_a_run_of_probes_alone_has_no_rates(tmp_path: Path) -> None:
+    run = skyhop.sim({**SCENARIO, "flow": SCENARIO["flow"][:1]}, tmp_path / "run",
+                     sets=["run.duration=4 s"])  # fmt: skip
+    values = skyhop.portrait(run).portraits[0].values
+    assert values["rtt_p50_ms"] == pytest.approx(30, abs=0.2)
+    assert not any(key.startswith(("up", "down")) for key in values)
 
 
 def test_a_run_without_probe_and_traffic_is_an_error(tmp_path: Path) -> None:

@@ -436,7 +436,7 @@ def link_of_path(
         trips,
         series,
         _packets_per_ms(record, frames, (there, back)),
-        (*notes, f"from its end from to its end to is {there}"),
+        (*notes, f"forward is {there}"),
     )
 
 
@@ -601,7 +601,12 @@ def _of_run(name: str, record: RunRecord, direction: str | None) -> MeasuredLink
 
 
 def _of_links(record: RunRecord, ways: tuple[Direction, Direction]) -> dict[Direction, Series]:
-    """Return rates and losses of the link "path", without a direction that carries only ACKs."""
+    """Return rates and losses of the link "path", without a direction that carries only ACKs.
+
+    A link that carries nothing but probes has none.
+    """
+    if all(flow.get("kind") == "probe" for flow in record.scenario.get("flow", [])):
+        return {}
     names = (_core.DIRECTIONS, (_core.PATH_LINK, f"{_core.PATH_LINK} back"))
     links = next(([record.link[n] for n in pair] for pair in names if pair[0] in record.link), [])
     totals = [float(link.delivered_bytes.sum()) for link in links]

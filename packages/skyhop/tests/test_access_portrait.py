@@ -469,7 +469,7 @@ def test_capacities_of_a_format_of_telemetry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("up.trace", "1\n20000000\n", "lasts more than four hours"),
+        ("up.trace", "1\n20000000\n", "more than four hours"),
         ("up.trace", "1\n2\n", "lasts less than two steps"),
         ("lagos.csv", "1,2,3,4,0,0,0\n1,2,3,4,0,0,99\n1,2,3,4,0,0,198\n1,2,3,4,0,0,900000000000\n",
          "has gaps that are too long"),

@@ -50,6 +50,8 @@ STEP_S = 0.1
 
 _PROBES = ("ping", "irtt", "atlas", "csv")
 """Formats of logs of round trips, by their names in the core."""
+_OF_CORE = (*_PROBES, "rtt", "iperf3", "table")
+"""Formats of telemetry whose files the core reads more finely than by second."""
 _MOST_STEPS = 20_000_000
 """Largest number of steps of a series with its gaps, for the same reason."""
 _PING_S = 0.012
@@ -239,7 +241,7 @@ def _is_parquet(source: Path) -> bool:
 def _of_log(name: str, text: InputFile, direction: str | None) -> MeasuredLink:
     """Read a log of round trips; a log that has none is one of rates."""
     importer = _importer(text)
-    if importer is not None and importer.name not in (*_PROBES, "rtt", "iperf3"):
+    if importer is not None and importer.name not in _OF_CORE:
         return _of_samples(name, text, importer)
     if text.log_format in _PROBES:
         try:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from skyhop import _core, views
 from skyhop.analysis.portrait_curves import Curve
@@ -20,9 +20,14 @@ from skyhop.analysis.portrait_packets import packet_curves, packet_rows, spectra
 from skyhop.analysis.portrait_round_trips import round_trip_curves, round_trip_rows
 from skyhop.analysis.portrait_rows import LINES, ROWS, Row
 from skyhop.analysis.portrait_series import series_curves, series_rows
+from skyhop.data.paths import Path as MeasuredPath
 from skyhop.data.run_headers import read_run_headers
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.telemetry.measured_link import MeasuredLink, plain_name, read_measured_link
+from skyhop.telemetry.measured_link import MeasuredLink, Source, plain_name, read_measured_link
+
+Input: TypeAlias = str | os.PathLike[str] | Run | MeasuredPath
+"""Input of a portrait: a file or directory, a run, or a path."""
 
 _LINE_HZ = 2.0
 """Distance in Hz within which a spectral line is that of a reference log."""
@@ -146,8 +151,8 @@ class Portraits:
 
 
 def portrait(
-    *inputs: str | os.PathLike[str],
-    against: Sequence[str | os.PathLike[str]] = (),
+    *inputs: Input,
+    against: Sequence[Input] = (),
     mark: str | Mapping[str, str] | None = None,
     direction: str | None = None,
     period: str = f"{PERIOD_S:g} s",
@@ -160,7 +165,7 @@ def portrait(
 
     Args:
         inputs: logs of round trips, series of 100 ms, packet times, path files, run directories,
-            directories of runs.
+            directories of runs; or runs and paths that were read.
         against: reference logs to compare each input with, row by row.
         mark: a moment of the grid by the inputs' own clocks, such as "11.8 s", or "none" for links
             without a grid; a dictionary gives them by the names of inputs. By default the marks are
@@ -178,18 +183,18 @@ def portrait(
     period_s = _core.duration_s("--period", period)
     if period_s < 1:
         raise InputError(f'--period: expected at least 1 s, not "{period}"')
-    files, references = _files(inputs), _files(against)
-    names = _names([*files, *references])
+    sources, references = _sources(inputs), _sources(against)
+    names = _names([*sources, *references])
     marks = marks_of(mark, names)
     drawn = tuple(
         portrait_of(
-            read_measured_link(file, name, direction, force_size=force_size),
+            read_measured_link(source, name, direction, force_size=force_size),
             marks.get(name, marks.get("")),
             period_s,
         )
-        for file, name in zip([*files, *references], names, strict=True)
+        for source, name in zip([*sources, *references], names, strict=True)
     )
-    return Portraits(drawn[: len(files)], drawn[len(files) :])
+    return Portraits(drawn[: len(sources)], drawn[len(sources) :])
 
 
 def portrait_of(
@@ -248,23 +253,25 @@ def _has(portrait: Portrait, line_hz: float) -> bool:
     return any(abs(line - line_hz) <= _LINE_HZ for line in portrait.lines_hz)
 
 
-def _files(inputs: Sequence[str | os.PathLike[str]]) -> list[Path]:
+def _sources(inputs: Sequence[Input]) -> list[Source]:
     """Return the inputs; a directory of runs (`seed-1/`, …) stands for all of its runs."""
-    found: list[Path] = []
-    for source in map(Path, inputs):
-        if source.is_dir():
-            found += [run.directory for run in read_run_headers([source])]
+    found: list[Source] = []
+    for one in inputs:
+        if isinstance(one, Run | MeasuredPath):
+            found.append(one)
+        elif Path(one).is_dir():
+            found += [run.directory for run in read_run_headers([Path(one)])]
         else:
-            found.append(source)
+            found.append(Path(one))
     return found
 
 
-def _names(files: Sequence[Path]) -> list[str]:
-    """Return a name for each file: without suffixes, or the whole path where these are alike."""
-    short = [plain_name(file) for file in files]
+def _names(sources: Sequence[Source]) -> list[str]:
+    """Return a name for each input: without suffixes, or the whole path where these are alike."""
+    short = [plain_name(source) for source in sources]
     return [
-        name if short.count(name) == 1 else str(file)
-        for name, file in zip(short, files, strict=True)
+        str(source) if isinstance(source, Path) and short.count(name) > 1 else name
+        for name, source in zip(short, sources, strict=True)
     ]
 
 

@@ -34,12 +34,14 @@ _LEAST_SLOTS = 12
 """Least number of slots from which the marks are estimated."""
 _DIP_S = 2.0
 """Time in seconds by which a dip of the rate may lie before its mark."""
+_DENSE_S = 0.05
+"""Longest interval of probes that show the marks better than series."""
 _EPOCH_S = 1_500_000_000
 """Time in seconds since 1970 at which a clock of its own is put for the core's estimate."""
 _CLEAR = 6.0
 """Standard errors by which the mean rank of a phase exceeds that of all phases, if it is a mark."""
-_HALF = 0.5
-"""Share of the peak from which a phase before it belongs to the mark."""
+_HIGH = 0.8
+"""Share of the peak from which a step before it belongs to the mark."""
 _REACH_S = 0.5
 """Time in seconds before a peak in which its mark is looked for."""
 
@@ -127,10 +129,16 @@ def _apart_s(one_s: float, other_s: float, period_s: float) -> float:
 
 def _estimate(link: MeasuredLink, period_s: float) -> float | None:
     """Return the phase of the marks by the link's clock; None if the link shows no grid."""
-    if link.round_trips is not None:
-        found_s = _blind(link.round_trips, link.start_ns, period_s)
-        if found_s is not None or not link.series:
-            return found_s
+    trips = link.round_trips
+    from_series_s = _from_series(link, period_s)
+    if trips is None or (from_series_s is not None and trips.interval_s > _DENSE_S):
+        return from_series_s
+    found_s = _blind(trips, link.start_ns, period_s)
+    return from_series_s if found_s is None else found_s
+
+
+def _from_series(link: MeasuredLink, period_s: float) -> float | None:
+    """Return the phase of the marks that the series of a link show; None if they show none."""
     start_s = (link.start_ns % round(period_s * 1e9)) / 1e9
     found = [mark for one in link.series.values() for mark in _marks_of(one, period_s)]
     if not found:
@@ -193,7 +201,7 @@ def _fold(values: FloatArray, per_slot: int) -> tuple[int, float] | None:
         return None
     means = rows.mean(axis=0)
     floor = float(np.median(means))
-    level = floor + _HALF * (means[peak] - floor)
+    level = floor + _HIGH * (means[peak] - floor)
     first = peak
     for back in range(1, per_slot // 4):
         if means[(peak - back) % per_slot] < level:

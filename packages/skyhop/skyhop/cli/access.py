@@ -112,8 +112,10 @@ def _print(found: Portraits) -> None:
     from skyhop.analysis.portrait_tables import judgement_tables, portrait_tables
     from skyhop.cli.tables import cells_of, print_table, print_wrapped
 
-    for one in (*found.portraits, *found.references):
+    for one in found.portraits:
         print_wrapped(one.text)
+    for one in found.references:
+        print_wrapped(f"reference {one.text}")
     for table in portrait_tables(found):
         print()
         print_table(cells_of(table), keys=(0, 1))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from skyhop.data.paths import COMPUTED, import_path, read_path
 from skyhop.data.paths import Path as MeasuredPath
 from skyhop.data.reading import path_record, run_record
 from skyhop.data.records import LinkSeries, PathRecord, RunRecord
-from skyhop.data.runs import read_run
+from skyhop.data.runs import Run, read_run
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers import detect_format, lagos, leocc, mahimahi
@@ -40,6 +40,8 @@ from skyhop.telemetry.importers.input_file import (
 if TYPE_CHECKING:
     import polars as pl
 
+Source: TypeAlias = Path | Run | MeasuredPath
+"""Origin of a measurement: a file or directory, a run, or a path."""
 Direction = Literal["up", "down"]
 DIRECTIONS: tuple[Direction, Direction] = ("up", "down")
 
@@ -48,6 +50,8 @@ STEP_S = 0.1
 
 _PROBES = ("ping", "irtt", "atlas", "csv")
 """Formats of logs of round trips, by their names in the core."""
+_OF_CORE = (*_PROBES, "rtt", "iperf3", "table")
+"""Formats of telemetry whose files the core reads more finely than by second."""
 _MOST_STEPS = 20_000_000
 """Largest number of steps of a series with its gaps, which must fit into memory."""
 _PING_S = 0.012
@@ -119,16 +123,17 @@ class MeasuredLink:
 
 
 def read_measured_link(
-    source: Path,
+    source: Source,
     name: str | None = None,
     direction: str | None = None,
     *,
     force_size: bool = False,
 ) -> MeasuredLink:
-    """Read a run directory, a path file or a log.
+    """Read a run directory, a path file or a log; or take a run or a path that was read.
 
     Args:
-        source: the directory or file; the first lines of a log tell its format.
+        source: the directory or file, the run or the path; the first lines of a log tell its
+            format.
         name: name of the measurement; by default that of the file without its suffixes.
         direction: "up" or "down": direction of packet times and of logs with a single rate, and
             that from the end `from` to the end `to` of paths and runs. By default that of packet
@@ -142,12 +147,20 @@ def read_measured_link(
     if direction not in (None, *DIRECTIONS):
         raise InputError(f'--direction: expected down or up, not "{direction}"')
     name = name or plain_name(source)
-    if source.is_dir():
-        record = run_record(read_run(source, force_size=force_size))
-        return _of_run(name, record, direction)
-    if _is_parquet(source):
-        return link_of_path(name, read_path(source, force_size=force_size), direction)
-    text = read_input(source, Options(direction=direction))
+    if isinstance(source, Path) and source.is_dir():
+        source = read_run(source, force_size=force_size)
+    elif isinstance(source, Path) and _is_parquet(source):
+        source = read_path(source, force_size=force_size)
+    if isinstance(source, MeasuredPath):
+        return link_of_path(name, source, direction)
+    if isinstance(source, Run):
+        return _of_run(name, run_record(source), direction)
+    return _of_text(name, source, direction)
+
+
+def _of_text(name: str, file: Path, direction: str | None) -> MeasuredLink:
+    """Read a log, whose format its first lines tell."""
+    text = read_input(file, Options(direction=direction))
     if lagos.matches(text):
         return _of_steps(name, text)
     if mahimahi.matches(text):
@@ -205,8 +218,12 @@ def _spread_out(
     return whole
 
 
-def plain_name(source: Path) -> str:
-    """Return the name of a file without its suffixes, or of a directory."""
+def plain_name(source: Source) -> str:
+    """Return the name of a file without its suffixes, of a directory, or of a path's ends."""
+    if isinstance(source, MeasuredPath):
+        return " - ".join(str(source.header[end]["name"]) for end in ("from", "to"))
+    if isinstance(source, Run):
+        source = source.directory
     name = source.resolve().name
     if source.is_dir():
         return name
@@ -224,7 +241,7 @@ def _is_parquet(source: Path) -> bool:
 def _of_log(name: str, text: InputFile, direction: str | None) -> MeasuredLink:
     """Read a log of round trips; a log that has none is one of rates."""
     importer = _importer(text)
-    if importer is not None and importer.name not in (*_PROBES, "rtt", "iperf3", "table"):
+    if importer is not None and importer.name not in _OF_CORE:
         return _of_samples(name, text, importer)
     if text.log_format in _PROBES:
         try:
@@ -421,7 +438,7 @@ def link_of_path(
         trips,
         series,
         _packets_per_ms(record, frames, (there, back)),
-        (*notes, f"from its end from to its end to is {there}"),
+        (*notes, f"forward is {there}"),
     )
 
 
@@ -586,7 +603,12 @@ def _of_run(name: str, record: RunRecord, direction: str | None) -> MeasuredLink
 
 
 def _of_links(record: RunRecord, ways: tuple[Direction, Direction]) -> dict[Direction, Series]:
-    """Return rates and losses of the link "path", without a direction that carries only ACKs."""
+    """Return rates and losses of the link "path", without a direction that carries only ACKs.
+
+    A link that carries nothing but probes has none.
+    """
+    if all(flow.get("kind") == "probe" for flow in record.scenario.get("flow", [])):
+        return {}
     names = (_core.DIRECTIONS, (_core.PATH_LINK, f"{_core.PATH_LINK} back"))
     links = next(([record.link[n] for n in pair] for pair in names if pair[0] in record.link), [])
     totals = [float(link.delivered_bytes.sum()) for link in links]

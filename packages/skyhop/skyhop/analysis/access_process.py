@@ -105,6 +105,8 @@ def _correlations(values: FloatArray, lags: IntArray) -> FloatArray:
     """Return the autocorrelation at lags; missing values are NaN."""
     deviation = values - np.nanmean(values)
     variance = np.nanmean(deviation**2)
+    if variance == 0:
+        return np.zeros(len(lags))
     found = [np.nanmean(deviation[lag:] * deviation[:-lag]) / variance for lag in lags]
     return np.asarray(found, dtype=np.float64)
 

@@ -67,6 +67,10 @@ def bench_sim() -> None:
     print_rows([ring_row()], as_json=False)
     print("the same with each queue discipline: two CUBIC flows over 200 Mbit/s and 40 ms")
     print_rows(list(qdisc_rows()), as_json=False)
+    print(
+        "paths drawn from access profiles: two CUBIC flows, cost per packet over a computed path's"
+    )
+    print_rows(list(access_rows()), as_json=False)
 
 
 def simulation_row(simulation: Simulation) -> dict[str, object]:
@@ -130,6 +134,41 @@ def with_qdisc(name: str) -> Mapping[str, Any]:
     room = {"queue": "64 MB"} if name == "cake" else {}
     flows = {"cc": "cubic", "count": 2}
     return over_fixed_path("200 Mbit/s", "40 ms", "120 s", flows, qdisc=name, **room)
+
+
+COMPUTED = {"relay": "access", "from": "Seattle", "to": "San Jose"}
+
+
+def access_rows() -> Iterator[dict[str, object]]:
+    """Yield the cost per packet over each access profile, and its ratio to a computed path's."""
+    profiles = [entry.name for entry in _core.list_access()]
+    paths: dict[str, Mapping[str, Any]] = {
+        "computed": COMPUTED,
+        **{name: {"kind": "access", "profile": name, "dish": "to"} for name in profiles},
+    }
+    costs_ns = dict.fromkeys(paths, float("inf"))
+    wholes_ns = dict(costs_ns)
+    for name in [*paths] * ROUNDS:
+        run = run_in_process(over_access(paths[name]))
+        costs_ns[name] = min(costs_ns[name], run.engine_s / run.data_packets * 1e9)
+        wholes_ns[name] = min(wholes_ns[name], run.took_s / run.data_packets * 1e9)
+    for name, cost_ns in costs_ns.items():
+        yield {
+            "path": name,
+            "ns per packet": round(cost_ns),
+            "of computed": f"{cost_ns / costs_ns['computed']:.0%}",
+            "with planning and files": f"{wholes_ns[name] / wholes_ns['computed']:.0%}",
+        }
+
+
+def over_access(path: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a scenario of two CUBIC flows over an access path of 100 Mbit/s."""
+    return {
+        "path": path,
+        "link": {"rate": "100 Mbit/s"},
+        "flow": [{"cc": "cubic", "count": 2}],
+        "run": {"duration": "120 s"},
+    }
 
 
 def ring() -> Mapping[str, Any]:

@@ -57,6 +57,11 @@ pub enum TcQdisc {
         /// Largest backlog, in packets for pfifo and in bytes for bfifo.
         limit: u32,
     },
+    /// Fifo limited in packets that drops at its head, `pfifo_head_drop`.
+    PfifoHeadDrop {
+        /// Largest backlog, in packets.
+        limit: u32,
+    },
     /// Any other discipline, by name.
     Other {
         /// Name as in tc(8).
@@ -106,6 +111,7 @@ impl TcQdisc {
             Self::Netem(_) => "netem",
             Self::Pfifo { .. } => "pfifo",
             Self::Bfifo { .. } => "bfifo",
+            Self::PfifoHeadDrop { .. } => "pfifo_head_drop",
             Self::Other { name, .. } => name,
         }
     }
@@ -115,7 +121,9 @@ impl TcQdisc {
         match self {
             Self::Tbf { rate, burst, limit } => tbf_options(*rate, *burst, *limit),
             Self::Netem(netem) => netem.options(),
-            Self::Pfifo { limit } | Self::Bfifo { limit } => limit.to_ne_bytes().to_vec(),
+            Self::Pfifo { limit } | Self::Bfifo { limit } | Self::PfifoHeadDrop { limit } => {
+                limit.to_ne_bytes().to_vec()
+            }
             Self::Other { options: TcOptions::Attributes(attributes), .. } => {
                 attributes.iter().flat_map(|(kind, value)| attribute(*kind, value)).collect()
             }
@@ -398,8 +406,71 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::net::UdpSocket;
+    use std::time::Duration as WallDuration;
+
     use super::*;
+    use crate::device::bring_up;
     use crate::namespace::NetNamespace;
+
+    /// Bytes of a datagram whose packet has 1514 B with the headers of UDP, IP and Ethernet.
+    const DATAGRAM: usize = 1472;
+    /// Packets that are sent while the bucket takes a minute for each; one more follows when it is fast.
+    const SENT: u32 = 20;
+
+    /// Numbers of the packets that pass a bucket with this child, and the packets that it drops.
+    fn passed(child: &TcQdisc, limit: u32) -> Result<(Vec<u32>, u64), HostError> {
+        let bucket = |bits_per_second| TcQdisc::Tbf {
+            rate: Rate::from_bits_per_second(bits_per_second),
+            burst: Bytes::new(1514),
+            limit,
+        };
+        let (control, device, socket) = NetNamespace::create()?.inside(|| {
+            bring_up("lo", 0)?;
+            let control = TrafficControl::open()?;
+            let device = control.add("lo", Position::Root, &bucket(200))?;
+            control.add("lo", Position::Below, child)?;
+            let socket = UdpSocket::bind("127.0.0.1:0").context("cannot open a socket")?;
+            Ok::<_, HostError>((control, device, socket))
+        })?;
+        let send = |number: u32| -> io::Result<()> {
+            let mut datagram = [0; DATAGRAM];
+            datagram[..4].copy_from_slice(&number.to_be_bytes());
+            socket.send_to(&datagram, socket.local_addr()?).map(|_| ())
+        };
+        let receive = || -> io::Result<u32> {
+            let mut datagram = [0; DATAGRAM];
+            socket.recv(&mut datagram)?;
+            let [a, b, c, d, ..] = datagram;
+            Ok(u32::from_be_bytes([a, b, c, d]))
+        };
+        socket.set_read_timeout(Some(WallDuration::from_secs(60))).unwrap();
+        (0..SENT).try_for_each(send).unwrap();
+        control.change(device, Position::Root, &bucket(1_000_000_000))?;
+        send(SENT).unwrap();
+        let drops = control.stats(device)?[0].drops;
+        let passed = u64::from(SENT + 1) - drops;
+        Ok(((0..passed).map(|_| receive().unwrap()).collect(), drops))
+    }
+
+    /// The link's `fifo` drops the same packets: `a_full_queue_drops_at_its_tail_or_at_its_front` in
+    /// `crates/link/tests/link/behaviour.rs`.
+    #[test]
+    fn a_full_queue_drops_at_its_tail_or_at_its_front() {
+        for (child, limit, expected) in [
+            (TcQdisc::Pfifo { limit: 4 }, 4, vec![0, 1, 2, 3, 4]),
+            (TcQdisc::Bfifo { limit: 4543 }, 4543, vec![0, 1, 2, 3]),
+            (TcQdisc::PfifoHeadDrop { limit: 4 }, 4, vec![0, 17, 18, 19, 20]),
+            (TcQdisc::PfifoHeadDrop { limit: 1 }, 1, vec![0, 20]),
+        ] {
+            let drops = u64::from(SENT + 1) - expected.len() as u64;
+            match passed(&child, limit) {
+                Ok(found) => assert_eq!(found, (expected, drops), "{child:?}"),
+                Err(error) => return skyhop_needs::missing("root", error.to_string()),
+            }
+        }
+    }
 
     #[test]
     fn a_netems_options_begin_with_its_old_structure() {

@@ -89,9 +89,9 @@ pub use fabric::Fabric;
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
-    AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FqCodelConfig, FqConfig,
-    FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
-    RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
+    AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FifoDrop, FqCodelConfig,
+    FqConfig, FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline,
+    RedConfig, RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
 };
 pub use routes::{Hop, LinkRoute, Routes, Step};
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};

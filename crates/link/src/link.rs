@@ -53,7 +53,10 @@ impl<P> Link<P> {
         config.qdisc.check()?;
         let queue = match &config.qdisc {
             // Computed arrivals cannot be undone, so a fifo whose queue may be dismantled is run step by step.
-            QueueDiscipline::Fifo(_) if config.schedule.dismantled.iter().all(|hop| !hop.queue) => {
+            QueueDiscipline::Fifo(fifo)
+                if fifo.decides_on_arrival()
+                    && config.schedule.dismantled.iter().all(|hop| !hop.queue) =>
+            {
                 QueueModel::OnArrival(OnArrival::new(limit))
             }
             qdisc => {

@@ -86,6 +86,20 @@ def test_a_condition_of_some_runs_says_that_the_others_lack_it() -> None:
     assert rate_back(*range(1, 8)) == [("all", merged)]
 
 
+def test_a_discipline_by_its_name_alone_is_told_from_one_with_other_parameters() -> None:
+    front = {"kind": "fifo", "drop": "front"}
+    qdiscs: dict[str, Any] = {
+        "tail": "fifo", "front": front, "time": {**front, "max_sojourn": "90 ms"},
+        "codel": "codel", "marks": {"kind": "codel", "ecn": True},
+    }  # fmt: skip
+    points = {name: {"link.qdisc": qdisc} for name, qdisc in qdiscs.items()}
+    assert rows(study({"name": "q", "points": points}))["queue discipline"] == [
+        ("q = tail", "fifo"), ("q = front", "fifo (drop front)"),
+        ("q = time", "fifo (drop front, max_sojourn 90 ms)"),
+        ("q = codel", "codel"), ("q = marks", "codel (ecn)"),
+    ]  # fmt: skip
+
+
 def test_paths_name_constellation_relay_and_places_or_the_file() -> None:
     places = {"from": "San Diego", "to": "New York", "relay": "bent-pipe"}
     points = {

@@ -23,6 +23,8 @@ pub use choice::DeviceKind;
 pub use counters::DeviceCount;
 pub use routers::{DisciplineStats, Disciplines, Routers};
 pub use setup::NAME;
+#[cfg(test)]
+pub(crate) use setup::bring_up;
 
 use crate::error::HostError;
 use crate::namespace::NetNamespace;

@@ -62,7 +62,7 @@ pub(super) fn set_mtu(name: &str, bytes: usize) -> Result<(), HostError> {
 }
 
 /// Bring up a device with additional interface flags.
-pub(super) fn bring_up(name: &str, flags: libc::c_int) -> Result<(), HostError> {
+pub(crate) fn bring_up(name: &str, flags: libc::c_int) -> Result<(), HostError> {
     let mut up = request(name);
     up.ifr_ifru.ifru_flags = (libc::IFF_UP | flags) as libc::c_short;
     apply(libc::SIOCSIFFLAGS, &mut up, &format!("bring up the device {name}"))

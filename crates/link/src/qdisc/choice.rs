@@ -13,7 +13,7 @@ use crate::LinkError;
 
 impl Default for QueueDiscipline {
     fn default() -> Self {
-        Self::Fifo(FifoConfig {})
+        Self::Fifo(FifoConfig::default())
     }
 }
 

@@ -37,6 +37,8 @@ fn limit() -> impl Strategy<Value = Limit> {
 /// All disciplines of the table with their defaults, and variants with other parameters.
 fn choices() -> Vec<QueueDiscipline> {
     let others = [
+        r#"{"kind": "fifo", "drop": "front"}"#,
+        r#"{"kind": "fifo", "drop": "front", "max_sojourn": "30 ms"}"#,
         r#"{"kind": "codel", "ecn": true}"#,
         r#"{"kind": "codel", "target": "1 ms", "interval": "20 ms"}"#,
         r#"{"kind": "codel", "ce_threshold": "2 ms"}"#,
@@ -238,6 +240,9 @@ fn a_discipline_is_written_by_its_name_or_as_a_table_and_read_back() {
         let text = serde_json::to_string(&choice).unwrap();
         assert_eq!(read(&text).unwrap(), choice, "{text}");
     }
+    assert_eq!(serde_json::to_string(&QueueDiscipline::default()).unwrap(), "\"fifo\"");
+    let tail = r#"{"kind": "fifo", "drop": "tail"}"#;
+    assert_eq!(read(tail).unwrap(), QueueDiscipline::default());
     let codel = QueueDiscipline::named("codel").unwrap();
     assert_eq!(serde_json::to_string(&codel).unwrap(), "\"codel\"");
     assert_eq!(read(r#"{"kind": "codel"}"#).unwrap(), codel);
@@ -246,6 +251,8 @@ fn a_discipline_is_written_by_its_name_or_as_a_table_and_read_back() {
     let refused = |text: &str| read(text).unwrap_err().to_string();
     assert!(refused("\"fifi\"").contains("no qdisc \"fifi\""));
     for (text, key) in [
+        (r#"{"kind": "fifo", "drop": "head"}"#, "expected `tail` or `front`"),
+        (r#"{"kind": "fifo", "max_sojourn": "30 ms"}"#, "max_sojourn needs drop = \"front\""),
         (r#"{"kind": "pie", "tupdate": "0 s"}"#, "tupdate"),
         (r#"{"kind": "fq_pie", "quantum": "0 B"}"#, "quantum"),
         (r#"{"kind": "fq_codel", "flows": 0}"#, "nonzero"),

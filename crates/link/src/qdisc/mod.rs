@@ -24,6 +24,7 @@ mod trial;
 
 pub(crate) use cake::ReadTcp;
 pub use cake::{AckFilter, CarriesTcp, Diffserv, Isolation, TcpFacts};
+pub use fifo::FifoDrop;
 pub use red::RedThresholds;
 use std::fmt;
 
@@ -35,7 +36,7 @@ use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
 
 table! {
-    Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; packets that do not fit are lost (drop-tail)";
+    Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; a full queue loses the arriving packet (drop-tail) or those at its head (drop-front)";
     Codel = "codel", codel::Codel(CodelConfig), "drops or marks at the head so that the queueing delay stays near a target (RFC 8289)";
     FqCodel = "fq_codel", fq_codel::FqCodel(FqCodelConfig), "deficit round robin over a queue per flow, each with codel (RFC 8290)";
     Pie = "pie", pie::Pie(PieConfig), "drops at random so that the queueing delay stays near a target (RFC 8033)";

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
-    CodelConfig, DelayPiece, Dismantled, Limit, Link, LinkConfig, LinkSchedule, LinkStats, Outage,
-    Packet, Piece, QueueDiscipline,
+    CodelConfig, DelayPiece, Dismantled, FifoConfig, FifoDrop, Limit, Link, LinkConfig,
+    LinkSchedule, LinkStats, Outage, Packet, Piece, QueueDiscipline,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -124,6 +124,12 @@ fn by_step(config: &LinkConfig) -> LinkConfig {
     let codel = CodelConfig { target: never, interval: never, ..CodelConfig::default() };
     let qdisc = QueueDiscipline::Codel(codel);
     LinkConfig { qdisc, ..config.clone() }
+}
+
+/// The same link with drop-front, which the reference lacks.
+fn dropping_front(config: &LinkConfig) -> LinkConfig {
+    let fifo = FifoConfig { drop: FifoDrop::Front, ..FifoConfig::default() };
+    LinkConfig { qdisc: QueueDiscipline::Fifo(fifo), ..config.clone() }
 }
 
 fn any_config() -> impl Strategy<Value = LinkConfig> {
@@ -291,7 +297,23 @@ proptest! {
     }
 
     #[test]
-    fn every_packet_is_accounted_for(config in any_config(), train in train()) {
+    fn drop_front_loses_the_same_packets_however_often_the_link_is_polled(
+        config in config().prop_map(|config| dropping_front(&config)),
+        train in train(),
+        polls_ns in prop::collection::btree_set(moment_ns(), 0..60),
+    ) {
+        let run = |polling| Driver::new(&config, train.len()).run(&train, polling).observed;
+        let never = BTreeSet::new();
+        let once = run(Polling::At(&never));
+        prop_assert_eq!(&run(Polling::At(&polls_ns)), &once);
+        prop_assert_eq!(&run(Polling::OnWakeup), &once);
+    }
+
+    #[test]
+    fn every_packet_is_accounted_for(
+        config in prop_oneof![any_config(), config().prop_map(|config| dropping_front(&config))],
+        train in train(),
+    ) {
         let driver = Driver::new(&config, train.len()).run(&train, Polling::At(&BTreeSet::new()));
         let Observed { outcomes, order, stats } = driver.observed;
         let lost = outcomes.iter().filter(|outcome| matches!(outcome, Some(Outcome::Lost { .. })));

@@ -3,8 +3,9 @@
 //! At 12 Mbit/s a packet of 1500 bytes takes 1 ms.
 
 use skyhop_link::{
-    Arrival, DelayPiece, Dismantled, Drop, Limit, Link, LinkConfig, LinkError, LinkSchedule,
-    Outage, Packet, PieConfig, Piece, QDISCS, QueueDiscipline, ScheduleError,
+    Arrival, DelayPiece, Dismantled, Drop, FifoConfig, FifoDrop, Limit, Link, LinkConfig,
+    LinkError, LinkSchedule, Outage, Packet, PieConfig, Piece, QDISCS, QueueDiscipline,
+    ScheduleError,
 };
 use skyhop_model::Counts;
 use skyhop_model::{DuringOutage, Ecn, LossReason};
@@ -224,6 +225,33 @@ fn packets_overtake_only_on_a_new_route() {
         let mut schedule = fixed(40);
         schedule.delay.push(piece(3, 10, new_route));
         assert_eq!(run(config(schedule, 100), [0; 4]).arrivals, arrivals);
+    }
+}
+
+/// Linux drops the same packets: the test of this name in `crates/host/src/tc.rs`.
+#[test]
+fn a_full_queue_drops_at_its_tail_or_at_its_front() {
+    let front = FifoConfig { drop: FifoDrop::Front, ..FifoConfig::default() };
+    for (fifo, queue, expected) in [
+        (FifoConfig::default(), Limit::Packets(4), vec![0, 1, 2, 3, 4]),
+        (FifoConfig::default(), Limit::Bytes(Bytes::new(4543)), vec![0, 1, 2, 3]),
+        (front.clone(), Limit::Packets(4), vec![0, 17, 18, 19, 20]),
+        (front.clone(), Limit::Packets(1), vec![0, 20]),
+        (front, Limit::Bytes(Bytes::new(4543)), vec![0, 18, 19, 20]),
+    ] {
+        // Twenty packets arrive while the link takes a minute for each, and one more when it is fast.
+        let (slow, fast) = (Rate::from_bits_per_second(200), Rate::from_bits_per_second(1 << 30));
+        let mut schedule = LinkSchedule::fixed(Duration::ZERO, slow, Ratio::ZERO);
+        schedule.rate.push(Piece { from: ms(30_000), value: fast });
+        let qdisc = QueueDiscipline::Fifo(fifo);
+        let mut link = Link::new(LinkConfig { schedule, qdisc, queue, seed: 1 }).unwrap();
+        for number in 0..=20 {
+            let at = ms(if number < 20 { 0 } else { 30_000 });
+            link.enqueue(at, Packet::new(Bytes::new(1514), number));
+        }
+        let arrived = std::iter::from_fn(|| link.poll(ms(31_000)));
+        assert_eq!(arrived.map(|arrival| arrival.packet.payload).collect::<Vec<_>>(), expected);
+        assert_eq!(link.stats().drops[LossReason::Queue], 21 - expected.len() as u64);
     }
 }
 

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use skyhop_engine::Unsupported;
 use skyhop_host::tc::{TcOptions, TcQdisc, bytes_per_second};
 use skyhop_link::{
-    AckFilter, CakeConfig, CodelConfig, Diffserv, FqCodelConfig, FqConfig, FqPieConfig, Isolation,
-    Limit, LinkConfig, PieConfig, QueueDiscipline, RedConfig, SfqConfig,
+    AckFilter, CakeConfig, CodelConfig, Diffserv, FifoConfig, FifoDrop, FqCodelConfig, FqConfig,
+    FqPieConfig, Isolation, Limit, LinkConfig, PieConfig, QueueDiscipline, RedConfig, SfqConfig,
 };
 use skyhop_units::{Bytes, Duration, Rate};
 
@@ -15,9 +15,9 @@ use skyhop_units::{Bytes, Duration, Rate};
 /// # Errors
 /// Linux has no discipline with the same behaviour; the error names the key.
 pub(super) fn child(config: &LinkConfig) -> Result<TcQdisc, Unsupported> {
-    let queue = Queue { limit: config.queue, name: config.qdisc.name() };
+    let queue = Queue { limit: config.queue, name: name_in_linux(&config.qdisc) };
     let attributes = match &config.qdisc {
-        QueueDiscipline::Fifo(_) => return fifo(config.queue),
+        QueueDiscipline::Fifo(fifo) => return fifo_options(fifo, &queue),
         QueueDiscipline::Sfq(sfq) => return sfq_options(sfq, queue.packets()?),
         QueueDiscipline::Codel(codel) => codel_attributes(codel, queue.packets()?),
         QueueDiscipline::FqCodel(codel) => fq_codel_attributes(codel, queue.packets()?),
@@ -31,6 +31,14 @@ pub(super) fn child(config: &LinkConfig) -> Result<TcQdisc, Unsupported> {
         }
     }?;
     Ok(TcQdisc::Other { name: queue.name, options: TcOptions::Attributes(attributes) })
+}
+
+/// Name of the discipline in tc(8), for those with one that counts in a single unit.
+fn name_in_linux(qdisc: &QueueDiscipline) -> &'static str {
+    match qdisc {
+        QueueDiscipline::Fifo(FifoConfig { drop: FifoDrop::Front, .. }) => "pfifo_head_drop",
+        _ => qdisc.name(),
+    }
 }
 
 /// Whether the discipline may mark ECN-capable packets.
@@ -105,10 +113,15 @@ fn quantum(quantum: Bytes) -> Result<u32, Unsupported> {
     }
 }
 
-fn fifo(queue: Limit) -> Result<TcQdisc, Unsupported> {
-    Ok(match queue {
-        Limit::Bytes(bytes) => TcQdisc::Bfifo { limit: number("link.queue", bytes.as_u64())? },
-        Limit::Packets(packets) => TcQdisc::Pfifo { limit: number("link.queue", packets)? },
+fn fifo_options(fifo: &FifoConfig, queue: &Queue) -> Result<TcQdisc, Unsupported> {
+    if fifo.max_sojourn.is_some() {
+        let what = "Linux's pfifo_head_drop has no limit of the time in the queue";
+        return Err(Unsupported::new("link.qdisc.max_sojourn", what));
+    }
+    Ok(match (fifo.drop, queue.limit) {
+        (FifoDrop::Front, _) => TcQdisc::PfifoHeadDrop { limit: queue.packets()? },
+        (FifoDrop::Tail, Limit::Bytes(_)) => TcQdisc::Bfifo { limit: queue.bytes()? },
+        (FifoDrop::Tail, Limit::Packets(_)) => TcQdisc::Pfifo { limit: queue.packets()? },
     })
 }
 
@@ -330,6 +343,7 @@ mod tests {
 
     const PACKETS: Limit = Limit::Packets(100);
     const BYTES: Limit = Limit::Bytes(Bytes::new(250_000));
+    const FRONT: &str = r#"{"kind": "fifo", "drop": "front"}"#;
 
     fn child_of(json: &str, queue: Limit) -> Result<TcQdisc, Unsupported> {
         let rate = Rate::from_bits_per_second(50_000_000);
@@ -357,6 +371,14 @@ mod tests {
 
     fn words(bytes: &[u8]) -> Vec<u32> {
         bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_fifo_is_the_one_of_linux_that_counts_and_drops_in_the_same_way() {
+        let fifo = |json: &str, queue| child_of(json, queue).unwrap();
+        assert_eq!(fifo(r#""fifo""#, PACKETS), TcQdisc::Pfifo { limit: 100 });
+        assert_eq!(fifo(r#""fifo""#, BYTES), TcQdisc::Bfifo { limit: 250_000 });
+        assert_eq!(fifo(FRONT, PACKETS), TcQdisc::PfifoHeadDrop { limit: 100 });
     }
 
     #[test]
@@ -425,6 +447,12 @@ mod tests {
     fn unsupported_disciplines_are_named_by_their_key() {
         let still = r#"{"kind": "red", "bandwidth": "0 bit/s""#;
         for (json, queue, expected) in [
+            (FRONT, BYTES, "link.queue: Linux's pfifo_head_drop counts packets; give the limit in"),
+            (
+                r#"{"kind": "fifo", "drop": "front", "max_sojourn": "9 ms"}"#,
+                PACKETS,
+                "link.qdisc.max_sojourn: Linux's pfifo_head_drop has no",
+            ),
             (r#""codel""#, BYTES, "link.queue: Linux's codel counts packets"),
             (r#""red""#, PACKETS, "link.queue: Linux's red counts bytes"),
             (r#""red""#, BYTES, "link.qdisc.bandwidth: below a token bucket"),

@@ -47,7 +47,9 @@ pub(super) fn disciplines(state: &LinkState, child: &TcQdisc) -> Disciplines {
         seed,
     };
     let limit = match child {
-        TcQdisc::Pfifo { limit } | TcQdisc::Bfifo { limit } => *limit,
+        TcQdisc::Pfifo { limit } | TcQdisc::Bfifo { limit } | TcQdisc::PfifoHeadDrop { limit } => {
+            *limit
+        }
         // tbf passes its limit only to fifos; other child disciplines have limits of their own.
         _ => 1,
     };

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from skyhop.analysis.summary import qdisc_text, queue_range, queue_texts
@@ -116,25 +117,47 @@ def _of_link(study: Study, run: PlannedRun, link: Mapping[str, Any], key: str) -
 
 
 def _qdisc_texts(qdiscs: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """Return each queue discipline with those parameters in which runs with its kind differ."""
-    tables = [{"kind": qdisc} if isinstance(qdisc, str) else qdisc for qdisc in qdiscs]
-    values: dict[tuple[str, str], set[Any]] = {}
-    for table in tables:
-        for key, value in table.items():
-            # A discipline of which only the name is there has its default of ECN, the other one.
-            is_other = key == "ecn" and table["kind"] in qdiscs
-            of_key = values.setdefault((table["kind"], key), set())
-            of_key |= {value, not value} if is_other else {value}
+    """Return each queue discipline with those parameters in which runs with its kind differ.
+
+    A name alone has the default parameters, and stays alone.
+    """
+    of_kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for qdisc in qdiscs:
+        table = _default_qdisc(qdisc) if isinstance(qdisc, str) else qdisc
+        of_kind = of_kinds.setdefault(table["kind"], [])
+        if table not in of_kind:
+            of_kind.append(table)
+    differing = {
+        kind: {
+            key
+            for key in set().union(*of_kind)
+            if len({str(table.get(key)) for table in of_kind}) > 1
+        }
+        for kind, of_kind in of_kinds.items()
+    }
     return [
-        qdisc_text(
+        qdisc
+        if isinstance(qdisc, str)
+        else qdisc_text(
             {
                 key if value is not False else f"no {key}": value is False or value
-                for key, value in table.items()
-                if key == "kind" or len(values[table["kind"], key]) > 1
+                for key, value in qdisc.items()
+                if key == "kind" or key in differing[qdisc["kind"]]
             }
         )
-        for table in tables
+        for qdisc in qdiscs
     ]
+
+
+@cache
+def _default_qdisc(name: str) -> Mapping[str, Any]:
+    """Return the discipline that a name alone stands for, as a table."""
+    from skyhop import _core
+
+    entries = [entry for entry in _core.list_qdiscs() if entry.name == name]
+    parameters = [pair for entry in entries for pair in entry.parameters]
+    words = {"true": True, "false": False}
+    return {"kind": name, **{key: words.get(text, text) for key, text in parameters}}
 
 
 def _queue_of_path(

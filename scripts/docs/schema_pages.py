@@ -22,6 +22,7 @@ SECTIONS = ("path", "link", "links", "change", "tcp", "flow", "signal", "run", "
 ELSEWHERE = {
     "App": "[the applications](applications.md)",
     "QueueDiscipline": "a name or a table: [the queue disciplines](queue-disciplines.md)",
+    "Loss": 'a fraction in per cent, such as `"0.1 %"`, or a table: [bursts](#losses-in-bursts)',
     "Controller": "a name or a table: [the video controllers](video.md)",
     "ControllerTable": "[the video controllers](video.md)",
 }
@@ -55,6 +56,7 @@ def scenario_page(schema: Schema) -> str:
         "[paths, links and hosts](../explanation/links-and-hosts.md).",
         *parts,
         random_quantities(schema),
+        losses_in_bursts(schema),
     )
 
 
@@ -343,6 +345,30 @@ def random_quantities(schema: Schema) -> str:
         "connection alone, so that all engines draw the same.\n\n"
         + table(("distribution", "what it is", "keys"), rows)
     )
+
+
+def losses_in_bursts(schema: Schema) -> str:
+    """Return the section on the table form of a loss."""
+    (variant,) = schema["$defs"]["LossTable"]["oneOf"]
+    keys = resolve(schema, variant)["properties"]
+    rows = [
+        (code(name), type_of(schema, value), toml_or_none(value.get("default")), sentence(text))
+        for name, value in keys.items()
+        if (text := value.get("description", ""))
+    ]
+    return (
+        "## Losses in bursts {#losses-in-bursts}\n\n"
+        f"{sentence(variant['description'])} "
+        '`loss = { kind = "gilbert-elliott", good = "10 s", bad = "200 ms" }`. '
+        "[Losses in bursts](../explanation/links-and-hosts.md#losses-in-bursts) has the mean "
+        "losses and the lengths of bursts.\n\n"
+        + table(("key", "type", "default", "what it is"), rows)
+    )
+
+
+def toml_or_none(value: object) -> str:
+    """Return a default in TOML syntax as code; empty if there is none."""
+    return "" if value is None else code(toml(value))
 
 
 def paragraphs(text: str) -> str:

@@ -3,7 +3,8 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use skyhop_link::{
-    DelayPiece, Limit, Link, LinkConfig, LinkSchedule, Packet, QDISCS, QueueDiscipline,
+    DelayPiece, GilbertElliott, Limit, Link, LinkConfig, LinkSchedule, Loss, Packet, Piece, QDISCS,
+    QueueDiscipline, Switching,
 };
 use skyhop_model::{ETHERNET_HEADER, Ecn};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
@@ -75,6 +76,21 @@ fn bench(bencher: Bencher<'_, '_>, schedule: fn() -> LinkSchedule, gap: Duration
 #[divan::bench]
 fn saturated_fifo(bencher: Bencher<'_, '_>) {
     bench(bencher, || fixed(0.0), RATE.transmit_time(Bytes::new(1499)));
+}
+
+/// Schedule with losses in bursts, at random times.
+fn bursts() -> LinkSchedule {
+    let (good, bad) = (Duration::from_secs(1), Duration::from_millis(20));
+    let switching = Switching::InTime { good, bad };
+    let [bad_loss, good_loss] = [0.5, 0.0].map(|loss| Ratio::new(loss).expect("a fraction"));
+    let value = Loss::GilbertElliott(GilbertElliott { switching, bad_loss, good_loss });
+    LinkSchedule { loss: vec![Piece { from: Instant::START, value }], ..fixed(0.0) }
+}
+
+/// Load 1 % above the rate, and losses in bursts.
+#[divan::bench]
+fn saturated_fifo_with_bursts(bencher: Bencher<'_, '_>) {
+    bench(bencher, bursts, RATE.transmit_time(Bytes::new(1499)));
 }
 
 /// Light load: every packet finds the link idle and empty.

@@ -11,8 +11,9 @@
 //!    at once; at rate zero no transmission begins or progresses. The packet being transmitted no longer counts
 //!    towards the queue's limit. The discipline may mark ECN-capable packets instead of dropping them, let
 //!    packets of one flow overtake another's, and hold packets back while the transmitter is free.
-//! 2. **Random loss**, independent from packet to packet, with the probability that holds when
-//!    the transmission ends.
+//! 2. **Random loss** with the probability that holds when the transmission ends: independent from packet to packet,
+//!    or in bursts ([`GilbertElliott`]). Bursts in time are a property of the link: when they begin and end does not
+//!    depend on the packets.
 //! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in
 //!    the outage is lost. With [`DuringOutage::Hold`](skyhop_model::DuringOutage) the rate is zero during the
 //!    outage: packets are lost only if they find the queue full.
@@ -73,6 +74,7 @@ mod fabric;
 mod impairment;
 mod link;
 mod link_tail;
+mod loss;
 mod on_arrival;
 mod packet;
 mod qdisc;
@@ -87,6 +89,7 @@ pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
 pub use fabric::Fabric;
 pub use link::Link;
+pub use loss::{GilbertElliott, Loss, Switching};
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
     AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FifoDrop, FqCodelConfig,

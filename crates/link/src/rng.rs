@@ -2,6 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_distr::{Distribution as _, Exp1};
 
 /// Stream of random numbers (ChaCha8), the same on every machine.
 #[derive(Debug)]
@@ -11,6 +12,14 @@ impl LinkRng {
     /// Stream of the random loss.
     pub(crate) fn for_loss(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Stream of the states of a loss in bursts, which begins with the piece of this index in the schedule. Each
+    /// piece has its own stream, so that its states do not depend on the packets of earlier pieces.
+    pub(crate) fn for_loss_states(seed: u64, piece: usize) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(2 + piece as u64);
+        Self(rng)
     }
 
     /// Stream of the queue discipline.
@@ -25,6 +34,11 @@ impl LinkRng {
     pub(crate) fn draw(&mut self) -> f64 {
         const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
         (self.bits() >> 11) as f64 * STEP
+    }
+
+    /// Draw a number with an exponential distribution of mean 1.
+    pub(crate) fn draw_exponential(&mut self) -> f64 {
+        Exp1.sample(&mut self.0)
     }
 
     /// Draw 64 random bits.

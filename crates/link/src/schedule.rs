@@ -5,6 +5,7 @@ use skyhop_model::DuringOutage;
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use crate::ScheduleError;
+use crate::loss::Loss;
 use crate::timeline::{Begins, index_at};
 
 /// A value that holds from `from` until the next piece begins.
@@ -64,9 +65,9 @@ pub struct LinkSchedule {
     pub delay: Vec<DelayPiece>,
     /// Wire rate, ordered by time, never empty.
     pub rate: Vec<Piece<Rate>>,
-    /// Probability that a packet is lost at random, ordered by time, never empty.
-    #[serde(with = "fractions")]
-    pub loss: Vec<Piece<Ratio>>,
+    /// Random loss, ordered by time, never empty.
+    #[serde(with = "crate::loss::exact")]
+    pub loss: Vec<Piece<Loss>>,
     /// Outages, ordered by time, not overlapping.
     pub outages: Vec<Outage>,
     /// Hops that cease to exist, ordered by time.
@@ -97,34 +98,6 @@ mod nanoseconds {
     }
 }
 
-/// Serde format of loss probabilities as fractions from 0 to 1, because percentages in text are not exact.
-mod fractions {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-    use skyhop_units::Ratio;
-
-    use super::Piece;
-
-    pub(super) fn serialize<S: Serializer>(
-        losses: &[Piece<Ratio>],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let exact = losses.iter().map(|one| Piece { from: one.from, value: one.value.fraction() });
-        exact.collect::<Vec<_>>().serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<Piece<Ratio>>, D::Error> {
-        let exact = Vec::<Piece<f64>>::deserialize(deserializer)?.into_iter();
-        let checked = exact.map(|Piece { from, value }| {
-            Ratio::new(value)
-                .map(|value| Piece { from, value })
-                .ok_or_else(|| de::Error::custom("a loss is not a fraction"))
-        });
-        checked.collect()
-    }
-}
-
 impl LinkSchedule {
     /// Wire bytes that the rate lets through until `until`, outages not subtracted.
     pub fn bytes_until(&self, until: Instant) -> f64 {
@@ -136,13 +109,13 @@ impl LinkSchedule {
         bits.sum::<f64>() / 8.0
     }
 
-    /// Schedule in which nothing ever changes, without outages.
+    /// Schedule in which nothing ever changes, without outages; losses are independent.
     pub fn fixed(delay: Duration, rate: Rate, loss: Ratio) -> Self {
         let from = Instant::START;
         Self {
             delay: vec![DelayPiece { from, delay, delay_at_end: delay, new_route: false }],
             rate: vec![Piece { from, value: rate }],
-            loss: vec![Piece { from, value: loss }],
+            loss: vec![Piece { from, value: loss.into() }],
             outages: Vec::new(),
             dismantled: Vec::new(),
             during_outage: DuringOutage::Drop,
@@ -179,8 +152,8 @@ impl LinkSchedule {
         self.rate[index_at(&self.rate, at)].value
     }
 
-    /// Probability of random loss of a packet that leaves the queue at `at`; the schedule must be valid.
-    pub fn loss_at(&self, at: Instant) -> Ratio {
+    /// Random loss of packets that leave the queue at `at`; the schedule must be valid.
+    pub fn loss_at(&self, at: Instant) -> Loss {
         self.loss[index_at(&self.loss, at)].value
     }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
-use skyhop_link::QueueDiscipline;
+use skyhop_link::{Loss, QueueDiscipline};
 use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
     Relay, cc_language, layered, one_line, shipped_card,
@@ -388,9 +388,10 @@ layered! {
         /// Queue discipline: a name from `skyhop list qdiscs`, or a table with its parameters, such as
         /// { kind = "codel", target = "5 ms" }.
         qdisc: QueueDiscipline = QueueDiscipline::default(),
-        /// Probability that a packet is lost after the queue, independently of other packets. Applies
-        /// to the direction from -> to only, unless `back` has its own `loss`.
-        loss: Ratio = Ratio::ZERO,
+        /// Probability that a packet is lost after the queue, independently of other packets; or losses in bursts,
+        /// such as { kind = "gilbert-elliott", good = "10 s", bad = "200 ms" }. Applies to the direction from -> to
+        /// only, unless `back` has its own `loss`.
+        loss: Loss = Loss::NONE,
         /// Whether packets sent after a fall of the delay may overtake those sent before it, as with netem.
         /// Default: false, only packets on a new route overtake.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -500,8 +501,9 @@ pub struct Change {
     pub rtt: Option<Duration>,
     /// New rate. It applies from `at` on or, with `outage`, from the end of the outage on.
     pub rate: Option<Rate>,
-    /// New loss probability. It applies from `at` on or, with `outage`, from the end of the outage on.
-    pub loss: Option<Ratio>,
+    /// New loss, in the forms of `link.loss`: a probability also ends bursts. It applies from `at` on or, with
+    /// `outage`, from the end of the outage on.
+    pub loss: Option<Loss>,
     /// Duration of an outage of the link that begins at `at`.
     pub outage: Option<Duration>,
 }

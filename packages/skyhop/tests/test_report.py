@@ -859,13 +859,16 @@ def test_long_durations_are_written_without_an_exponent() -> None:
     assert texts == ["5,730", "12.5", "0.1", "5,731", "123,000", "20"]
 
 
-@pytest.mark.parametrize("key", ["link.queue", "link.back.rate", "link.back.queue", "link.qdisc"])
+@pytest.mark.parametrize(
+    "key", ["link.queue", "link.back.rate", "link.back.queue", "link.qdisc", "link.loss"]
+)
 def test_flows_over_different_links_are_never_one_bar(tmp_path: Path, key: str) -> None:
     last = key.rpartition(".")[2]
     settings: dict[str, tuple[Any, Any]] = {
         "queue": ("1 BDP", "2 BDP"),
         "rate": ("5 Mbit/s", "9 Mbit/s"),
         "qdisc": ({"kind": "fq_codel"}, {"kind": "fq_codel", "target": "9 ms"}),
+        "loss": ("1 %", {"kind": "gilbert-elliott", "good": "9 s", "bad": "1 s"}),
     }
     runs = []
     for name, value in zip(("a", "b"), settings[last], strict=True):

@@ -86,6 +86,19 @@ def test_a_condition_of_some_runs_says_that_the_others_lack_it() -> None:
     assert rate_back(*range(1, 8)) == [("all", merged)]
 
 
+def test_losses_in_bursts_have_their_keys() -> None:
+    bursts = {"kind": "gilbert-elliott", "good": "9 s", "bad": "1 s"}
+    points = {"alone": {"link.loss": "1 %"}, "bursts": {"link.loss": bursts}}
+    links = {"a": {"loss": {**bursts, "bad_loss": "50 %"}}}
+    found = rows(study({"name": "loss", "points": points}, links=links))
+    assert [value for _, value in found["loss"]] == [
+        "1 %", "gilbert-elliott (bad 1 s, bad_loss 100 %, good 9 s, good_loss 0 %)",
+    ]  # fmt: skip
+    ((_, further),) = found["link a"]
+    kind = "gilbert-elliott"
+    assert further.endswith(f"loss {kind} (bad 1 s, bad_loss 50 %, good 9 s, good_loss 0 %)")
+
+
 def test_a_discipline_by_its_name_alone_is_told_from_one_with_other_parameters() -> None:
     front = {"kind": "fifo", "drop": "front"}
     qdiscs: dict[str, Any] = {

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
-    CodelConfig, DelayPiece, Dismantled, FifoConfig, FifoDrop, Limit, Link, LinkConfig,
-    LinkSchedule, LinkStats, Outage, Packet, Piece, QueueDiscipline,
+    CodelConfig, DelayPiece, Dismantled, FifoConfig, FifoDrop, GilbertElliott, Limit, Link,
+    LinkConfig, LinkSchedule, LinkStats, Loss, Outage, Packet, Piece, QueueDiscipline, Switching,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -68,9 +68,22 @@ fn rate() -> impl Strategy<Value = Rate> + Clone {
     .prop_map(Rate::from_bits_per_second)
 }
 
-fn loss() -> impl Strategy<Value = Ratio> + Clone {
-    prop_oneof![Just(0.0), Just(1.0), 0.0..0.3_f64]
-        .prop_map(|fraction| Ratio::new(fraction).expect("a fraction"))
+fn loss() -> impl Strategy<Value = Loss> + Clone {
+    let ratio = |fraction| Ratio::new(fraction).expect("a fraction");
+    let fraction = prop_oneof![Just(0.0), Just(1.0), 0.0..0.3_f64].prop_map(ratio);
+    let above_zero = prop_oneof![Just(1.0), 0.01..1.0_f64].prop_map(ratio);
+    let length = (100_000_u64..20_000_000).prop_map(Duration::from_nanos);
+    let switching = prop_oneof![
+        (above_zero.clone(), above_zero).prop_map(|(p, r)| Switching::PerPacket { p, r }),
+        (length.clone(), length).prop_map(|(good, bad)| Switching::InTime { good, bad }),
+    ];
+    let bursts = (switching, fraction.clone(), fraction.clone());
+    prop_oneof![
+        2 => fraction.prop_map(Loss::Independent),
+        1 => bursts.prop_map(|(switching, bad_loss, good_loss)| {
+            Loss::GilbertElliott(GilbertElliott { switching, bad_loss, good_loss })
+        }),
+    ]
 }
 
 fn outages() -> impl Strategy<Value = Vec<Outage>> {

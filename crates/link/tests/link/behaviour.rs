@@ -4,7 +4,7 @@
 
 use skyhop_link::{
     Arrival, DelayPiece, Dismantled, Drop, FifoConfig, FifoDrop, Limit, Link, LinkConfig,
-    LinkError, LinkSchedule, Outage, Packet, PieConfig, Piece, QDISCS, QueueDiscipline,
+    LinkError, LinkSchedule, Loss, Outage, Packet, PieConfig, Piece, QDISCS, QueueDiscipline,
     ScheduleError,
 };
 use skyhop_model::Counts;
@@ -260,7 +260,7 @@ fn random_loss_is_as_frequent_as_asked_and_the_same_for_a_seed() {
     const PACKETS: u64 = 100_000;
     let lost = |seed| {
         let mut schedule = fixed(20);
-        schedule.loss[0].value = ratio(0.02);
+        schedule.loss[0].value = ratio(0.02).into();
         let config = LinkConfig { seed, ..config(schedule, PACKETS) };
         payloads(&run(config, std::iter::repeat_n(0, PACKETS as usize)).drops)
     };
@@ -274,8 +274,8 @@ fn random_loss_is_as_frequent_as_asked_and_the_same_for_a_seed() {
 #[test]
 fn loss_begins_and_ends_with_its_piece() {
     let mut schedule = fixed(20);
-    schedule.loss.push(Piece { from: ms(3), value: ratio(1.0) });
-    schedule.loss.push(Piece { from: ms(6), value: Ratio::ZERO });
+    schedule.loss.push(Piece { from: ms(3), value: ratio(1.0).into() });
+    schedule.loss.push(Piece { from: ms(6), value: Loss::NONE });
     let run = run(config(schedule, 100), [0; 8]);
     assert_eq!(payloads(&run.drops), [2, 3, 4]);
     assert_eq!(run.link.stats().drops[LossReason::Loss], 3);
@@ -292,13 +292,13 @@ fn the_schedule_can_be_asked_for_any_moment() {
         delay_at_end: last,
         new_route: true,
     });
-    schedule.loss.push(Piece { from: ms(7), value: ratio(0.5) });
+    schedule.loss.push(Piece { from: ms(7), value: ratio(0.5).into() });
     schedule.rate.push(Piece { from: ms(9), value: Rate::ZERO });
     schedule.outages = vec![Outage { from: ms(5), until: ms(6) }];
     assert_eq!(schedule.validate(), Ok(()));
     let delays = [0, 25, 99, 100, 1000].map(|at_ms| schedule.delay_at(ms(at_ms)).as_micros());
     assert_eq!(delays, [20_000, 17_500, 10_100, 50_000, 50_000]);
-    assert_eq!([6, 7].map(|at_ms| schedule.loss_at(ms(at_ms)).fraction()), [0.0, 0.5]);
+    assert_eq!([6, 7].map(|at_ms| schedule.loss_at(ms(at_ms)).mean()), [0.0, 0.5]);
     assert_eq!([8, 9].map(|at_ms| schedule.rate_at(ms(at_ms))), [RATE, Rate::ZERO]);
     assert_eq!(
         [4, 5, 6].map(|at_ms| schedule.outage_at(ms(at_ms)).is_some()),

@@ -3,7 +3,8 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use skyhop_link::{Limit, LinkConfig, LinkSchedule};
+use rand_distr::{Distribution as _, Exp1};
+use skyhop_link::{GilbertElliott, Limit, LinkConfig, LinkSchedule, Loss, Switching};
 use skyhop_model::{DuringOutage, LossReason};
 
 /// A packet offered to the link; its number is its index in the list of packets.
@@ -55,10 +56,11 @@ pub fn run(config: &LinkConfig, train: &[Offered]) -> (Vec<Outcome>, Vec<usize>)
         }
         let transmission = transmit(schedule, transmissions.last(), packet);
         let leaves_ns = transmission.ends_ns;
+        let probability = loss_probability(config, &transmissions, leaves_ns);
         transmissions.push(transmission);
         outcomes.push(if leaves_ns == u64::MAX {
             Outcome::Stuck
-        } else if let Some(reason) = impaired(schedule, &mut rng, leaves_ns) {
+        } else if let Some(reason) = impaired(schedule, probability, &mut rng, leaves_ns) {
             Outcome::Lost { at_ns: leaves_ns, reason }
         } else {
             travel(schedule, &mut entered, leaves_ns)
@@ -136,15 +138,67 @@ fn in_outage(schedule: &LinkSchedule, at_ns: u64) -> bool {
     schedule.outages.iter().any(|outage| covers(outage.from.as_nanos(), outage.until.as_nanos()))
 }
 
-fn impaired(schedule: &LinkSchedule, rng: &mut ChaCha8Rng, at_ns: u64) -> Option<LossReason> {
-    let mut pieces = schedule.loss.iter().rev();
-    let piece = pieces.find(|piece| piece.from.as_nanos() <= at_ns).expect("one piece at 0");
-    let probability = piece.value.fraction();
-    if probability > 0.0 {
-        let drawn = (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
-        if drawn < probability {
-            return Some(LossReason::Loss);
+fn draw(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
+}
+
+/// Probability with which the packet after `earlier` ones is lost at random.
+fn loss_probability(config: &LinkConfig, earlier: &[Transmission], at_ns: u64) -> f64 {
+    let mut pieces = config.schedule.loss.iter().enumerate().rev();
+    let found = pieces.find(|(_, piece)| piece.from.as_nanos() <= at_ns);
+    let (index, piece) = found.expect("one piece at 0");
+    let model = match piece.value {
+        Loss::Independent(probability) => return probability.fraction(),
+        Loss::GilbertElliott(_) if at_ns == u64::MAX => return 0.0,
+        Loss::GilbertElliott(model) => model,
+    };
+    let from_ns = piece.from.as_nanos();
+    let packets = earlier.iter().filter(|packet| packet.ends_ns >= from_ns).count();
+    let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+    rng.set_stream(2 + index as u64);
+    if is_bad(model, &mut rng, packets, at_ns - from_ns) {
+        model.bad_loss.fraction()
+    } else {
+        model.good_loss.fraction()
+    }
+}
+
+/// State after this many packets and this time, computed from the beginning.
+fn is_bad(model: GilbertElliott, rng: &mut ChaCha8Rng, packets: usize, after_ns: u64) -> bool {
+    match model.switching {
+        Switching::PerPacket { p, r } => {
+            let (p, r) = (p.fraction(), r.fraction());
+            let mut bad = draw(rng) < p / (p + r);
+            for _ in 0..packets {
+                let leaves = draw(rng) < if bad { r } else { p };
+                bad = bad != leaves;
+            }
+            bad
         }
+        Switching::InTime { good, bad } => {
+            let means_ns = [good, bad].map(|mean| mean.as_nanos() as f64);
+            let mut is_bad = draw(rng) < means_ns[1] / (means_ns[0] + means_ns[1]);
+            let mut until_ns = 0;
+            loop {
+                let unit: f64 = Exp1.sample(rng);
+                until_ns += (means_ns[usize::from(is_bad)] * unit).round() as u64;
+                if after_ns < until_ns {
+                    return is_bad;
+                }
+                is_bad = !is_bad;
+            }
+        }
+    }
+}
+
+fn impaired(
+    schedule: &LinkSchedule,
+    probability: f64,
+    rng: &mut ChaCha8Rng,
+    at_ns: u64,
+) -> Option<LossReason> {
+    if probability > 0.0 && draw(rng) < probability {
+        return Some(LossReason::Loss);
     }
     let drops = schedule.during_outage == DuringOutage::Drop;
     (drops && in_outage(schedule, at_ns)).then_some(LossReason::Outage)

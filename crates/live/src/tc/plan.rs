@@ -6,10 +6,10 @@ use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, seed_for};
 use skyhop_host::HostError;
 use skyhop_host::device::Disciplines;
 use skyhop_link::{
-    DelayPiece, Dismantled, Isolation, LinkConfig, LinkSchedule, Outage, QueueDiscipline,
+    DelayPiece, Dismantled, Isolation, LinkConfig, LinkSchedule, Loss, Outage, QueueDiscipline,
 };
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, LossReason};
-use skyhop_units::{Bytes, Duration, Instant, Rate};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use super::child_qdisc::{child, marks};
 use super::disciplines::{LinkState, disciplines};
@@ -135,7 +135,7 @@ fn steps(config: &LinkConfig) -> Result<Vec<Step>, Unsupported> {
             burst: schedule.burst,
             delay: flat.delay,
             keeps_order: flat.keeps_order,
-            loss: schedule.loss_at(at),
+            loss: independent(schedule.loss_at(at))?,
             loses_all: loss_of_all.is_some(),
             // A netem whose settings do not change is not set again, because that would restart its
             // random draws.
@@ -175,6 +175,17 @@ fn check_schedule(schedule: &LinkSchedule) -> Result<(), Unsupported> {
         return not("link.burst", "it is larger than Linux allows");
     }
     Ok(())
+}
+
+/// Probability of a loss that is independent from packet to packet.
+fn independent(loss: Loss) -> Result<Ratio, Unsupported> {
+    match loss {
+        Loss::Independent(probability) => Ok(probability),
+        Loss::GilbertElliott(_) => {
+            let what = "its bursts would not be those that skyhop's links draw";
+            Err(Unsupported::new("link.loss", what))
+        }
+    }
 }
 
 /// Interval in which packets enter the delay line that will be on a hop when the hop is removed. The schedule is
@@ -276,11 +287,9 @@ fn change_times(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use skyhop_host::tc::{Netem, TcQdisc};
     use skyhop_link::{Dismantled, FifoConfig, Limit, Outage, Piece};
-    use skyhop_units::Ratio;
-
-    use super::*;
 
     const RATE: Rate = Rate::from_bits_per_second(50_000_000);
 
@@ -347,7 +356,7 @@ mod tests {
         let mut config = fixed();
         let slow = Rate::from_bits_per_second(8_000_000);
         config.schedule.rate.push(Piece { from: ms(100), value: slow });
-        config.schedule.loss.push(Piece { from: ms(200), value: Ratio::new(0.25).unwrap() });
+        config.schedule.loss.push(Piece { from: ms(200), value: Ratio::new(0.25).unwrap().into() });
         config.schedule.outages.push(Outage { from: ms(300), until: ms(400) });
         let steps = steps(&config).unwrap();
         let times: Vec<Instant> = steps.iter().map(|step| step.at).collect();
@@ -464,6 +473,14 @@ mod tests {
                     c.schedule.dismantled.push(Dismantled { at: hour, near, far, queue: true });
                 }),
                 "path: hops are removed together with",
+            ),
+            (
+                refused(|c| {
+                    let bursts = r#"{"kind": "gilbert-elliott", "good": "9 s", "bad": "1 s"}"#;
+                    let value = serde_json::from_str(bursts).unwrap();
+                    c.schedule.loss.push(Piece { from: hour, value });
+                }),
+                "link.loss: its bursts would not be those",
             ),
             (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it is smaller"),
             (refused(|c| c.queue = Limit::Packets(1 << 40)), "link.queue: it is larger than"),

@@ -137,7 +137,8 @@ fn every_packet_is_accounted_for() {
     for device in lab::devices() {
         let mut experiment = fixed(ms(15), mbit(30), ms(1500));
         experiment.device = device;
-        experiment.links[0].forward.schedule.loss[0].value = Ratio::new(0.05).expect("a fraction");
+        experiment.links[0].forward.schedule.loss[0].value =
+            Ratio::new(0.05).expect("a fraction").into();
         experiment.links[0].forward.schedule.outages.push(Outage { from: at(700), until: at(800) });
         experiment.links[0].forward.queue = Limit::Packets(50);
         experiment.flows.push(tcp(0, End::From, "cubic", None));

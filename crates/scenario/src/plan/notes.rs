@@ -1,6 +1,7 @@
 //! Notes on a scenario's path that users need to know before they trust its results.
 
 use skyhop_experiment::LinkPlan;
+use skyhop_link::Loss;
 use skyhop_model::{PATH_LINK, Relay};
 use skyhop_orbit::Constellation;
 use skyhop_path::{Frame, PathTrace};
@@ -82,9 +83,13 @@ fn replaced_values(key: &str, link: &LinkSection, trace: &PathTrace) -> Vec<Stri
     }
     let mean_loss = self::mean(trace, |frame| frame.loss);
     if let (Some(loss), Some(mean)) = (link.keys.loss, mean_loss) {
+        let of_bursts = match loss {
+            Loss::Independent(_) => String::new(),
+            Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
+        };
         notes.push(format!(
-            "{key}.loss = \"{loss}\" replaces the loss of the path file, whose mean is {:.2} %: leave {key}.loss out to \
-             keep that",
+            "{key}.loss = {loss}{of_bursts} replaces the loss of the path file, whose mean is {:.2} %: leave \
+             {key}.loss out to keep that",
             mean * 100.0
         ));
     }

@@ -1,6 +1,6 @@
 //! Schedules of links: the delay, rate, loss and outages of each direction over time, derived from a path.
 
-use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
+use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Loss, Outage, Piece};
 use skyhop_model::{Direction, DuringOutage, PathEventKind};
 use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
@@ -128,12 +128,12 @@ fn loss_pieces(
     trace: &PathTrace,
     changes: &[Change],
     settings: &DirectionSettings<'_>,
-) -> Vec<Piece<Ratio>> {
+) -> Vec<Piece<Loss>> {
     // The scenario's changes apply only to the direction from -> to.
     let forward = settings.direction == Direction::Forward;
     let of = |frame: &Frame| if forward { frame.loss } else { frame.loss_back };
     let frames = trace.frames.iter().filter(|_| settings.given.loss.is_none());
-    let frames = frames.map(|frame| (frame.at, of(frame).and_then(Ratio::new)));
+    let frames = frames.map(|frame| (frame.at, of(frame).and_then(Ratio::new).map(Loss::from)));
     let changes = changes.iter().filter(|_| forward);
     pieces(
         settings.given.values().loss,

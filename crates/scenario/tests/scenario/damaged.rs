@@ -21,7 +21,7 @@ rate = "50 Mbit/s"
 queue = "1.5 BDP"
 loss = "0.1 %"
 qdisc = { kind = "codel", ecn = true, target = "5 ms" }
-back = { rate = "10 Mbit/s" }
+back = { rate = "10 Mbit/s", loss = { kind = "gilbert-elliott", p = "1 %", r = "20 %", good_loss = "0.1 %" } }
 [links.second]
 rtt = "20 ms"
 rate = "1 Gbit/s"
@@ -31,6 +31,7 @@ ecn = true
 [[change]]
 at = "2 s"
 rate = "20 Mbit/s"
+loss = { kind = "gilbert-elliott", good = "1 s", bad = "50 ms", bad_loss = "50 %" }
 [[change]]
 at = "3 s"
 flow = 1

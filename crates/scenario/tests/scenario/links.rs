@@ -7,7 +7,7 @@ use std::path::Path;
 
 use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
-use skyhop_link::{DelayPiece, Dismantled, Limit, Outage, Piece};
+use skyhop_link::{DelayPiece, Dismantled, Limit, Loss, Outage, Piece};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_scenario::parse_scenario;
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
@@ -22,6 +22,10 @@ fn at_ms(at: u64) -> Instant {
 
 fn mbit(rate: u64) -> Rate {
     Rate::from_bits_per_second(rate * 1_000_000)
+}
+
+fn loss(fraction: f64) -> Loss {
+    Loss::Independent(Ratio::new(fraction).unwrap())
 }
 
 fn experiment(text: &str) -> Experiment {
@@ -71,8 +75,8 @@ fn a_fixed_path_is_half_the_round_trip_each_way() {
     assert_eq!(built.links[0].back.schedule.delay_at(Instant::START), half);
     // The product is 150 Mbit/s times 41 ms.
     assert_eq!(built.links[0].forward.queue, Limit::Bytes(Bytes::new(768_750)));
-    assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
-    assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
+    assert_eq!(built.links[0].forward.schedule.loss[0].value, loss(0.01));
+    assert_eq!(built.links[0].back.schedule.loss[0].value, Loss::NONE, "loss is one way");
     assert_ne!(built.links[0].forward.seed, built.links[0].back.seed);
 }
 
@@ -84,10 +88,38 @@ fn the_other_direction_may_have_its_own() {
     let built = experiment(text);
     let forward = &built.links[0].forward.schedule;
     assert_eq!(forward.rate[1], Piece { from: at_ms(10_000), value: mbit(20) });
-    assert_eq!(forward.loss[1].value, Ratio::new(0.03).unwrap());
+    assert_eq!(forward.loss[1].value, loss(0.03));
     assert_eq!(built.links[0].back.queue, Limit::Packets(10));
     assert_eq!(built.links[0].back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
     assert_eq!(built.links[0].back.schedule.loss.len(), 1);
+}
+
+#[test]
+fn any_direction_of_any_link_may_lose_in_bursts_and_a_change_begins_or_ends_them() {
+    let [bad, worse] = ["1 s", "2 s"].map(|bad| {
+        format!(r#"{{ kind = "gilbert-elliott", good = "9 s", bad = "{bad}", bad_loss = "50 %" }}"#)
+    });
+    let text = format!(
+        "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nloss = {bad}\nback.loss = {worse}\n\
+         [links.more]\nloss = \"1 %\"\n\
+         [[change]]\nat = \"10 s\"\nloss = \"0 %\"\n\
+         [[change]]\nat = \"20 s\"\nloss = {worse}\nlink = \"more\"\n"
+    );
+    let built = experiment(&text);
+    let [path, more] = built.links.as_slice() else { panic!("two links") };
+    let means = |pieces: &[Piece<Loss>]| -> Vec<(u64, f64)> {
+        pieces.iter().map(|piece| (piece.from.as_nanos(), piece.value.mean())).collect()
+    };
+    let second = 1_000_000_000;
+    assert_eq!(means(&path.forward.schedule.loss), [(0, 0.05), (10 * second, 0.0)]);
+    assert_eq!(means(&path.back.schedule.loss), [(0, 1.0 / 11.0)]);
+    assert_eq!(means(&more.forward.schedule.loss), [(0, 0.01), (20 * second, 1.0 / 11.0)]);
+    assert_eq!(more.back.schedule.loss[0].value, Loss::NONE, "loss is one way");
+    // What is written is read again, with the values that were not given.
+    let link = &built.scenario["link"];
+    assert_eq!(link["loss"]["bad"], "1 s");
+    assert_eq!((&link["loss"]["good_loss"], &link["loss"]["p"]), (&"0 %".into(), &().into()));
+    assert_eq!(built.scenario["links"]["more"]["loss"], "1 %");
 }
 
 #[test]
@@ -217,7 +249,7 @@ fn a_queue_at_each_hop_takes_the_path_apart() {
     let broken = Outage { from: at_ms(3000), until: Instant::NEVER };
     assert_eq!(first.outages, [Outage { from: at_ms(2000), until: at_ms(2030) }, broken]);
     assert_eq!((second.outages, third.outages), (vec![], vec![]));
-    let losses = [first.loss, second.loss, third.loss].map(|loss| loss[0].value.fraction());
+    let losses = [first.loss, second.loss, third.loss].map(|loss| loss[0].value.mean());
     assert_eq!(losses, [0.01, 0.0, 0.0]);
     // The path as a whole keeps its own delay.
     assert_eq!(built.path().frames.len(), 4);
@@ -257,7 +289,7 @@ fn a_measured_rate_counts_unless_the_scenario_gives_one() {
     frames[1].loss = Some(0.5);
     let measured = over(frames.clone(), BetweenFrames::Step, "").links.remove(0).forward.schedule;
     assert_eq!(measured.rate[1], Piece { from: at_ms(1000), value: mbit(33) });
-    assert_eq!(measured.loss[1].value, Ratio::new(0.5).unwrap());
+    assert_eq!(measured.loss[1].value, loss(0.5));
     let given = over(frames, BetweenFrames::Step, "[link]\nrate = \"9 Mbit/s\"")
         .links
         .remove(0)
@@ -304,8 +336,8 @@ fn a_measured_loss_is_that_of_the_way_there() {
     let mut frames = vec![frame(0, &[-1, -2], &[9], vec![])];
     frames[0].loss = Some(0.5);
     let built = over(frames, BetweenFrames::Step, "");
-    assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.5).unwrap());
-    assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO);
+    assert_eq!(built.links[0].forward.schedule.loss[0].value, loss(0.5));
+    assert_eq!(built.links[0].back.schedule.loss[0].value, Loss::NONE);
 }
 
 #[test]

@@ -96,6 +96,14 @@ fn wrong_keys_and_values_are_named() {
         ),
         ("[link]\nloss = \"200 %\"", "x.toml: link.loss: \"200 %\" is out of range"),
         (
+            "[link]\nloss = { kind = \"gilbert-elliott\", p = \"1 %\" }",
+            "x.toml: link.loss: gilbert-elliott needs p and r, or good and bad; give one",
+        ),
+        (
+            "[link]\nloss = { kind = \"gilbert-eliot\", good = \"1 s\", bad = \"1 s\" }",
+            "x.toml: link.loss.kind: unknown variant `gilbert-eliot`",
+        ),
+        (
             "[[flow]]\n[[flow]]\nfrom = \"there\"",
             "x.toml: flow.1.from: unknown variant `there`, expected `from` or `to`",
         ),

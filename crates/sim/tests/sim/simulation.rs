@@ -49,6 +49,29 @@ fn losses_have_a_row_each_and_add_up() {
 }
 
 #[test]
+fn losses_in_bursts_have_a_row_each_and_come_again() {
+    let bursts = |keys: &str| format!("loss = {{ kind = \"gilbert-elliott\", {keys} }}\n");
+    let there = bursts("good = \"500 ms\", bad = \"20 ms\"");
+    let back = bursts("p = \"1 %\", r = \"20 %\"");
+    let flow = "[[change]]\nat = \"8 s\"\nloss = \"0 %\"\n[[flow]]";
+    let text =
+        fixed(30, 30, 60_000, 10, flow).replace("[run]", &format!("{there}back.{back}[run]"));
+    let data = simulate(&text);
+    assert_eq!(data, simulate(&text));
+    let rows = |direction| {
+        let lost = data.events.iter().filter(move |row| row.reason == Some(LossReason::Loss));
+        lost.filter(move |row| row.direction == Some(direction))
+    };
+    let [there, back] = [Direction::Forward, Direction::Back].map(|way| rows(way).count() as u64);
+    assert_eq!(there + back, data.summary.link.drops[LossReason::Loss]);
+    assert!(there > 0 && back > 0, "{there} and {back}");
+    // The change ends the bursts of its direction only.
+    let late = |direction| rows(direction).filter(|row| row.t_ns > 8_000_000_000).count();
+    assert_eq!(late(Direction::Forward), 0);
+    assert!(late(Direction::Back) > 0);
+}
+
+#[test]
 fn a_probe_sees_the_path_and_its_outages() {
     let outage = "[[change]]\nat = \"1 s\"\noutage = \"200 ms\"\n";
     let probe = "[[flow]]\nkind = \"probe\"\ninterval = \"10 ms\"";

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from skyhop.analysis.summary import UNTOLD, untold_senders
+from skyhop.analysis.summary import UNTOLD, kind_text, untold_senders
 from skyhop.data.quantities import mbps_or_none, seconds_or_none
 from skyhop.data.run_headers import RunHeader
 
@@ -181,7 +181,7 @@ def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) ->
         "relay": str(path.get("relay") or ""),
         "sender": _sender(path, goes_back=goes_back),
         "rate": str(way.get("rate") or ""),
-        "loss": f"{way['loss']} loss" if way.get("loss") else "",
+        "loss": f"{kind_text(way['loss'])} loss" if way.get("loss") else "",
         "queue": f"queue {way['queue']}" if way.get("queue") else "",
         "qdisc": _qdisc(way.get("qdisc")),
         "extra": f"extra RTT {entry['extra_rtt']}" if entry.get("extra_rtt") else "",

@@ -24,7 +24,7 @@ from skyhop.analysis.summary import (
     FILM_KEYS,
     LATENCY_QUANTILES,
     column,
-    qdisc_text,
+    kind_text,
     queue_text,
     rows_of,
     rows_of_more_links,
@@ -365,15 +365,18 @@ def _path_fact(run: RunRecord, name: str) -> str:
 
 
 def _link_fact(run: RunRecord, link: Mapping[str, Any]) -> str:
-    """Return the rate and queue discipline of one direction of the link, as text.
+    """Return the rate, queue discipline and random loss of one direction of the link, as text.
 
-    Runs of versions that did not resolve the queue's size show it as the scenario gives it.
+    The loss of a path file is not among them. Runs of versions that did not resolve the queue's
+    size show it as the scenario gives it.
     """
     parts = [str(link["rate"])] if link.get("rate") else []
     if link.get("qdisc"):
-        parts.append(qdisc_text(link["qdisc"]))
+        parts.append(kind_text(link["qdisc"]))
     if link.get("queue") and not run.summary["link"].get("queue"):
         parts.append(f"queue {link['queue']}")
+    if link.get("loss") not in (None, "0 %"):
+        parts.append(f"loss {kind_text(link['loss'])}")
     return ", ".join(parts)
 
 

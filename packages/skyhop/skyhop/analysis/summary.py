@@ -205,14 +205,14 @@ def queue_range(links: Sequence[Mapping[str, Any]]) -> str:
     return f"{given} = {bytes_range}, {min(packets):,} to {max(packets):,} packets"
 
 
-def qdisc_text(qdisc: str | Mapping[str, Any]) -> str:
-    """Return a queue discipline with its parameters as text."""
-    if isinstance(qdisc, str):
-        return qdisc
-    given = {key: value for key, value in qdisc.items() if key != "kind"}
-    parameters = [f"{key} {value}" for key, value in given.items() if not isinstance(value, bool)]
-    parameters += [key for key, value in given.items() if value is True]
-    return f"{qdisc['kind']} ({', '.join(parameters)})" if parameters else str(qdisc["kind"])
+def kind_text(value: str | Mapping[str, Any]) -> str:
+    """Return a queue discipline or a loss as text: a word, or its kind with the parameters."""
+    if isinstance(value, str):
+        return value
+    given = {key: of for key, of in value.items() if key != "kind"}
+    parameters = [f"{key} {of}" for key, of in given.items() if not isinstance(of, bool)]
+    parameters += [key for key, of in given.items() if of is True]
+    return f"{value['kind']} ({', '.join(parameters)})" if parameters else str(value["kind"])
 
 
 def _bytes_text(size: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from skyhop.analysis.summary import qdisc_text, queue_range, queue_texts
+from skyhop.analysis.summary import kind_text, queue_range, queue_texts
 from skyhop.data.quantities import UNITS, leading_number
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import PlannedRun
@@ -107,7 +107,7 @@ def _handover_text(path: Mapping[str, Any]) -> str:
 
 def _of_link(study: Study, run: PlannedRun, link: Mapping[str, Any], key: str) -> str:
     """Return the rate or loss of a link; a default gives way to what a path file has."""
-    text = str(link.get(key, ""))
+    text = kind_text(link.get(key, ""))
     if not text or run.resolved["path"]["kind"] != "trace" or link is not run.resolved["link"]:
         return text
     given = key in study.base.get("link", {}) or any(
@@ -138,7 +138,7 @@ def _qdisc_texts(qdiscs: Sequence[str | Mapping[str, Any]]) -> list[str]:
     return [
         qdisc
         if isinstance(qdisc, str)
-        else qdisc_text(
+        else kind_text(
             {
                 key if value is not False else f"no {key}": value is False or value
                 for key, value in qdisc.items()
@@ -180,9 +180,9 @@ def _further_link(name: str, runs: Sequence[PlannedRun], queues: Mapping[str, Qu
     for run in runs:
         link = run.resolved.get("links", {}).get(name, {})
         sizes = queue_texts(queues.get(run.run_id, {}).get(name, {}))
-        parts = [link.get("rate"), link and qdisc_text(link["qdisc"])]
+        parts = [link.get("rate"), link and kind_text(link["qdisc"])]
         parts += sizes or ([f"queue {link['queue']}"] if link else [])
-        parts += [f"{key} {link[key]}" for key in ("loss", "rtt") if link.get(key)]
+        parts += [f"{key} {kind_text(link[key])}" for key in ("loss", "rtt") if link.get(key)]
         texts.append(", ".join(map(str, filter(None, parts))))
     return _Varied(f"link {name}", texts, _listed)
 

@@ -1,7 +1,7 @@
 //! Drawing of a path from a profile: every random value is fixed before the run.
 
 use skyhop_model::{End, PathEventKind};
-use skyhop_path::{Endpoint, Frame, PathEvent, PathHeader, PathTrace, TraceError};
+use skyhop_path::{Endpoint, Frame, PathEvent, PathHeader, PathTrace, States, TraceError};
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 use thiserror::Error;
 
@@ -16,20 +16,18 @@ const MOST_FRAMES: usize = 20_000_000;
 /// Time between two values of a rate that does not fluctuate, so that its factors by phase take effect.
 const PHASE_STEP: Duration = Duration::from_millis(100);
 
-/// Input of a draw in addition to the profile: time, place of the terminal, and seed.
+/// Input of a draw in addition to the profile: ends, time, seed, and a computed path.
 #[derive(Debug, Clone)]
 pub struct Request<'p> {
-    /// Names of the ends `from` and `to`; those of `computed` if it is given.
+    /// Names of the ends `from`, at which the terminal is, and `to`; those of `computed` if it is given.
     pub ends: [Endpoint; 2],
-    /// End at which the terminal is.
-    pub dish: End,
     /// UTC time at which the path begins, which fixes the marks of the grid.
     pub start: UtcInstant,
     /// Duration of the path.
     pub duration: Duration,
     /// Seed of all random draws; another seed draws another path from the same profile.
     pub seed: u64,
-    /// Computed path whose propagation delays replace the profile's floors.
+    /// Computed path, with its terminal at `from`, whose propagation delays replace the profile's floors.
     pub computed: Option<&'p PathTrace>,
 }
 
@@ -37,7 +35,10 @@ pub struct Request<'p> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DrawError {
     /// The profile has no delays, and there is no computed path.
-    #[error("the profile {profile} holds no round trips; expected a path with satellites")]
+    #[error(
+        "the profile {profile} holds no round trips of its own; expected one that does, or relay = \"starlink\", which \
+         computes them"
+    )]
     NoDelays {
         /// Name of the profile.
         profile: String,
@@ -115,8 +116,9 @@ fn header(profile: &Profile, request: &Request<'_>) -> PathHeader {
     header.start = Some(request.start);
     header.seed = request.seed;
     header.access = Some(profile.name.clone());
-    header.dish = Some(request.dish);
+    header.dish = Some(End::From);
     header.in_order = true;
+    header.directed = true;
     header
 }
 
@@ -369,17 +371,18 @@ impl Layers {
 
     /// Frames at `times`, before any events.
     fn frames(&self, times: &[Instant], request: &Request<'_>) -> Vec<Frame> {
-        // From the terminal's end the direction `from -> to` is up.
-        let [there, back] = match request.dish {
-            End::From => [0, 1],
-            End::To => [1, 0],
-        };
-        let (mut there, mut back) = (self.cursors(there), self.cursors(back));
-        let mut computed = request.computed.map(|path| Propagation::new(path, request.dish));
+        // The direction `from -> to` is up.
+        let (mut there, mut back) = (self.cursors(0), self.cursors(1));
+        let mut computed = request.computed.map(States::new);
         let frames = times.iter().map(|&at| {
             let (added, added_back) = (there.delay(at), back.delay(at));
             let frame = match &mut computed {
-                Some(path) => path.frame(at, added, added_back),
+                Some(path) => {
+                    let mut frame = path.at(at);
+                    let added = [added, added_back].map(|delay| delay.as_nanos() as i64);
+                    frame.add_delays(added, End::From);
+                    frame
+                }
                 None => Frame {
                     at,
                     delay: Some(added),
@@ -396,47 +399,6 @@ impl Layers {
             }
         });
         frames.collect()
-    }
-}
-
-/// Propagation delays of a computed path at any time, read forward.
-struct Propagation<'p> {
-    path: &'p PathTrace,
-    index: usize,
-    dish: End,
-}
-
-impl<'p> Propagation<'p> {
-    fn new(path: &'p PathTrace, dish: End) -> Self {
-        Self { path, index: 0, dish }
-    }
-
-    /// Frame at `at` with the computed nodes and delays, plus the given delays on the terminal's hop.
-    fn frame(&mut self, at: Instant, added: Duration, added_back: Duration) -> Frame {
-        let frames = &self.path.frames;
-        while frames.get(self.index + 1).is_some_and(|next| next.at <= at) {
-            self.index += 1;
-        }
-        let frame = &frames[self.index];
-        let (Some(delay), Some(delay_back)) = (frame.delay, frame.delay_back) else {
-            return Frame { at, ..Frame::default() };
-        };
-        let mut hop_delays = frame.hop_delays.clone();
-        let hop = match self.dish {
-            End::From => hop_delays.first_mut(),
-            End::To => hop_delays.last_mut(),
-        };
-        if let Some(hop) = hop {
-            *hop = *hop + added;
-        }
-        Frame {
-            at,
-            nodes: frame.nodes.clone(),
-            hop_delays,
-            delay: Some(delay + added),
-            delay_back: Some(delay_back + added_back),
-            ..Frame::default()
-        }
     }
 }
 

@@ -130,9 +130,9 @@ fn measured_options(
 ) -> Result<MeasuredOptions, ConvertError> {
     let default = MeasuredOptions::default();
     let direction = match given.text("direction") {
-        None => default.direction,
-        Some("down") => AccessDirection::Down,
-        Some("up") => AccessDirection::Up,
+        None => None,
+        Some("down") => Some(AccessDirection::Down),
+        Some("up") => Some(AccessDirection::Up),
         Some(other) => {
             let what = format!("\"{other}\" is not a direction; expected down or up");
             return Err(given.wrong("direction", what));

@@ -132,6 +132,7 @@ impl<'r> PathFrames<'r> {
             access: None,
             dish: request.relay.filter(|relay| relay.is_access()).map(|_| End::From),
             in_order: false,
+            directed: false,
             origin: None,
             sites: Vec::new(),
         }

@@ -12,9 +12,11 @@ pub mod fibre;
 pub mod handover;
 pub mod import;
 mod jitter;
+mod mirror;
 mod outage;
 mod request;
 pub mod route;
+mod states;
 pub mod topology;
 pub mod trace;
 
@@ -22,6 +24,7 @@ pub use compute::{PathFrames, compute};
 pub use jitter::{Jitter, Spikes};
 pub use outage::{Draw, OutageModel};
 pub use request::{MOST_STEPS, PathError, PathOptions, PathRequest, Place, UtcGrid};
+pub use states::States;
 pub use trace::{
     BetweenFrames, Endpoint, Frame, NodeSite, Origin, PathEvent, PathHeader, PathTrace, TraceError,
 };

@@ -69,6 +69,10 @@ pub struct PathHeader {
     /// Whether packets never overtake each other, on new routes neither.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_order: bool,
+    /// Whether each direction has only its own rate, so that a frame's `rate` without a `rate_back` says nothing about
+    /// the direction back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub directed: bool,
     /// Origin of the satellites, from which their positions can be computed again; `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -132,6 +136,7 @@ impl PathHeader {
             access: None,
             dish: None,
             in_order: false,
+            directed: false,
             origin: None,
             sites: Vec::new(),
         }
@@ -179,7 +184,8 @@ pub struct Frame {
     pub delay: Option<Duration>,
     /// One-way delay from `to` to `from`; `None` without a path.
     pub delay_back: Option<Duration>,
-    /// Rate of the path, if it was measured or drawn; that from `from` to `to` if `rate_back` is given.
+    /// Rate of the path, if it was measured or drawn; that from `from` to `to` if `rate_back` is given or the path is
+    /// directed.
     pub rate: Option<Rate>,
     /// Rate from `to` to `from`, where it differs from `rate`.
     pub rate_back: Option<Rate>,
@@ -251,27 +257,16 @@ impl PathTrace {
 
     /// Create a path of one hop with a constant round trip.
     pub fn fixed(ends: [Endpoint; 2], rtt: Duration, duration: Duration) -> Self {
-        Self::varying(ends, &[(Instant::START, rtt)], [duration; 2])
-    }
-
-    /// Create a path of one hop whose round trip changes at the given times, of which the first is the path's start.
-    pub fn varying(
-        ends: [Endpoint; 2],
-        rtts: &[(Instant, Duration)],
-        [duration, step]: [Duration; 2],
-    ) -> Self {
-        let frames = rtts.iter().map(|&(at, rtt)| {
-            let there = rtt / 2;
-            Frame {
-                at,
-                nodes: vec![NODE_FROM, NODE_TO],
-                hop_delays: vec![there],
-                delay: Some(there),
-                delay_back: Some(rtt - there),
-                ..Frame::default()
-            }
-        });
-        Self { frames: frames.collect(), header: PathHeader::plain("fixed", ends, duration, step) }
+        let there = rtt / 2;
+        let frame = Frame {
+            nodes: vec![NODE_FROM, NODE_TO],
+            hop_delays: vec![there],
+            delay: Some(there),
+            delay_back: Some(rtt - there),
+            ..Frame::default()
+        };
+        let header = PathHeader::plain("fixed", ends, duration, duration);
+        Self { header, frames: vec![frame] }
     }
 
     /// Repeat the path after its end, up to the time `until`. The last frame of each repetition holds until the
@@ -323,11 +318,19 @@ impl PathTrace {
     /// Mean RTT without queueing over the whole path, or over one repetition of a repeated path. It does not depend on
     /// the duration of the run, unless the path was made for that duration.
     pub fn whole_mean_base_rtt(&self) -> Duration {
+        self.mean_base_rtt(Instant::START, self.whole_end())
+    }
+
+    /// End of the whole path, or of one repetition of a repeated path.
+    pub fn whole_end(&self) -> Instant {
         let PathHeader { duration_ns, period_ns, .. } = self.header;
         let last_ns = self.frames.last().map_or(0, |frame| frame.at.as_nanos());
         // The last frame of a path without a duration counts too.
-        let end_ns = period_ns.unwrap_or(if duration_ns == 0 { last_ns + 1 } else { duration_ns });
-        self.mean_base_rtt(Instant::START, Instant::from_nanos(end_ns))
+        Instant::from_nanos(period_ns.unwrap_or(if duration_ns == 0 {
+            last_ns + 1
+        } else {
+            duration_ns
+        }))
     }
 
     /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path; zero if there is

@@ -190,6 +190,17 @@ impl Columns {
         Some((*place, *unit_bps))
     }
 
+    /// Direction that the name of a column says, if it says one.
+    pub fn direction_of(&self, place: usize) -> Option<AccessDirection> {
+        let said = words(&self.names[place]);
+        let has = |known: &[&str]| said.iter().any(|word| known.contains(&word.as_str()));
+        match (has(&DOWN_WORDS), has(&UP_WORDS)) {
+            (true, false) => Some(AccessDirection::Down),
+            (false, true) => Some(AccessDirection::Up),
+            _ => None,
+        }
+    }
+
     fn find(&self, known: &[&str], fits: impl Fn(usize, &[String]) -> bool) -> Option<Column> {
         self.names.iter().enumerate().find_map(|(index, name)| {
             let said = words(name);

@@ -43,7 +43,7 @@ pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<Import
         return Ok(Imported::whole(table::parse(lines, header)?, "frames"));
     }
     let text = first.text.to_owned();
-    let direction = options.direction;
+    let direction = options.direction.unwrap_or_default();
     match Columns::from_header(&text) {
         Some(named) if throughput::is_in(&named) => {
             throughput::parse(Rows { columns: named, first: None, lines }, options)
@@ -145,6 +145,7 @@ fn rates(
         return Err(without_columns(&columns));
     };
     let mut account = Account::without(columns.others(&[time.index, rate.0]));
+    let said = columns.direction_of(rate.0);
     let (mut rates, mut unix) = (Vec::new(), false);
     let names = columns.clone();
     Rows { columns, first: None, lines }.each(&mut account, |line, cells| {
@@ -162,7 +163,7 @@ fn rates(
         }
         Ok(())
     })?;
-    Ok(Rates { rates, end_ns: None, unix, account })
+    Ok(Rates { rates, end_ns: None, unix, direction: said, account })
 }
 
 /// Return the rate of a row; `None` if it is unknown.

@@ -73,12 +73,14 @@ pub fn parse_iperf3(
         });
         rates.collect::<Vec<_>>()
     };
-    let (mut rates, other, name) = match options.direction {
+    let mut direction = options.direction.unwrap_or_default();
+    let (mut rates, other, name) = match direction {
         AccessDirection::Down => (of(AccessDirection::Down), of(AccessDirection::Up), "uplink"),
         AccessDirection::Up => (of(AccessDirection::Up), of(AccessDirection::Down), "downlink"),
     };
     if rates.is_empty() {
         rates = other;
+        direction = direction.other();
         account.notes.push(format!("rates of the {name}"));
     } else if !other.is_empty() {
         account.unused.push(format!("rates of the {name}"));
@@ -88,7 +90,8 @@ pub fn parse_iperf3(
         account.notes.push("between two reports the last rate holds".to_owned());
     }
     let end_ns = intervals.iter().map(|interval| interval.end_ns).max();
-    Rates { rates, end_ns, unix: true, account }.into_path("iperf3", options)
+    let direction = Some(direction);
+    Rates { rates, end_ns, unix: true, direction, account }.into_path("iperf3", options)
 }
 
 /// Parse reports of iperf3.

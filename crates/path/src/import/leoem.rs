@@ -91,6 +91,7 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
         access: None,
         dish: None,
         in_order: false,
+        directed: false,
         origin: None,
         sites: Vec::new(),
     }

@@ -24,6 +24,7 @@ mod table;
 mod throughput;
 mod windows_ping;
 
+use skyhop_model::End;
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::trace::{Endpoint, PathHeader, PathTrace};
@@ -58,8 +59,8 @@ pub struct MeasuredOptions {
     /// Outages that are known otherwise than by lost probes, for csv with round trips: begins and ends on the clock of the
     /// probes, ns, in order and disjoint.
     pub outages: Vec<(i64, i64)>,
-    /// Direction of an access line that becomes the path's `from -> to`.
-    pub direction: AccessDirection,
+    /// Direction of an access line that becomes the path's `from -> to`; `None` if the user gave none, which is down.
+    pub direction: Option<AccessDirection>,
 }
 
 /// Path that was read from a file, and what was taken from the file and what was left.
@@ -90,6 +91,24 @@ pub enum AccessDirection {
     Up,
 }
 
+impl AccessDirection {
+    /// Opposite direction of the access line.
+    fn other(self) -> Self {
+        match self {
+            Self::Down => Self::Up,
+            Self::Up => Self::Down,
+        }
+    }
+
+    /// End of the user's terminal on a path whose `from -> to` is this direction.
+    fn dish(self) -> End {
+        match self {
+            Self::Down => End::To,
+            Self::Up => End::From,
+        }
+    }
+}
+
 impl Default for MeasuredOptions {
     /// Default options: ends named "from" and "to", other values unknown, direction down.
     fn default() -> Self {
@@ -99,12 +118,13 @@ impl Default for MeasuredOptions {
             rtt: None,
             interval: None,
             outages: Vec::new(),
-            direction: AccessDirection::default(),
+            direction: None,
         }
     }
 }
 
-/// Header of a measured path: without a constellation, and each frame's values hold until the next frame.
+/// Header of a measured path: without a constellation, and each frame's values hold until the next frame. It states
+/// the terminal's end if the user gave a direction.
 fn measured_header(
     format: &str,
     options: &MeasuredOptions,
@@ -113,5 +133,10 @@ fn measured_header(
     step: Duration,
 ) -> PathHeader {
     let ends = [options.from.clone(), options.to.clone()];
-    PathHeader { start, ..PathHeader::plain(format!("import {format}"), ends, duration, step) }
+    let dish = options.direction.map(AccessDirection::dish);
+    PathHeader {
+        start,
+        dish,
+        ..PathHeader::plain(format!("import {format}"), ends, duration, step)
+    }
 }

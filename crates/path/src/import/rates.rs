@@ -4,8 +4,8 @@ use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 
 use super::account::Account;
 use super::lines::ImportError;
-use super::{Imported, MeasuredOptions, measured_header};
-use crate::trace::{Frame, PathTrace};
+use super::{AccessDirection, Imported, MeasuredOptions, measured_header};
+use crate::trace::{Frame, PathHeader, PathTrace};
 
 /// Duration of a single rate.
 const USUAL_STEP: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ pub(super) struct Rates {
     pub end_ns: Option<i64>,
     /// Whether times count from 1970.
     pub unix: bool,
+    /// Direction of the rates, if it is known.
+    pub direction: Option<AccessDirection>,
     pub account: Account,
 }
 
@@ -53,6 +55,8 @@ impl Rates {
         let start = self.unix.then(|| UtcInstant::from_unix_nanos(*first_ns));
         let duration = Duration::from_nanos(whole_ns.max(since_ns(*last_ns) + 1));
         let header = measured_header(format, options, start, duration, step);
+        let dish = self.direction.map(AccessDirection::dish).or(header.dish);
+        let header = PathHeader { dish, ..header };
         let trace = PathTrace { header, frames };
         trace.validate()?;
         let mut account = self.account;

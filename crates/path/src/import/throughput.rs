@@ -14,7 +14,7 @@ use super::columns::Columns;
 use super::csv;
 use super::lines::{ImportError, Line, parse_between};
 use super::{AccessDirection, Imported, MeasuredOptions, measured_header};
-use crate::trace::{Frame, PathTrace};
+use crate::trace::{Frame, PathHeader, PathTrace};
 
 pub(super) const COLUMNS: &str = "ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms";
 pub(super) const COLUMN_COUNT: usize = 7;
@@ -38,7 +38,8 @@ pub(super) fn parse(
     let columns = table.columns.clone();
     let places = columns.indexes_of(NAMES).unwrap_or_default();
     let mut account = Account::without(columns.others(&places));
-    let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
+    let direction = options.direction.unwrap_or_default();
+    let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction };
     table.each(&mut account, |line, cells| {
         let values = places.map(|place| columns.number(&cells[place]));
         rows.push(line, values.each_ref().map(String::as_str))
@@ -51,6 +52,7 @@ pub(super) fn parse(
     let last = frames.last().map_or(Instant::START, |last| last.at);
     let duration = (last - Instant::START) + step;
     let header = measured_header("csv", options, None, duration, step);
+    let header = PathHeader { dish: Some(direction.dish()), ..header };
     let trace = PathTrace { header, frames };
     trace.validate()?;
     account.taken = vec![format!("{} rates with delays and losses", trace.frames.len())];

@@ -319,7 +319,7 @@ fn rates_over_time_are_a_path() {
         assert_eq!(first.delay, Some(Duration::from_millis(20)));
         assert_eq!(read.trace.frames.len(), 2);
     }
-    let up = MeasuredOptions { direction: AccessDirection::Up, ..given };
+    let up = MeasuredOptions { direction: Some(AccessDirection::Up), ..given };
     let read = parse_csv(&b"timestamp,dl_mbps,ul_mbps\n1,10,5\n2,5,5\n"[..], &up).unwrap();
     assert_eq!(read.trace.frames[0].rate.unwrap().bits_per_second(), 5_000_000);
     assert_eq!(read.account.to_string(), "2 rates, 2 s; not used: dl_mbps");

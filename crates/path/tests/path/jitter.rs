@@ -1,6 +1,7 @@
 //! Round trips that vary at random.
 
-use skyhop_path::{Jitter, Spikes};
+use skyhop_model::{End, PathEventKind};
+use skyhop_path::{BetweenFrames, Endpoint, Frame, Jitter, PathEvent, PathTrace, Spikes};
 use skyhop_units::{Duration, Instant};
 
 const USUAL: Duration = Duration::from_millis(597);
@@ -15,17 +16,23 @@ fn jitter(correlation_ms: u64) -> Jitter {
     }
 }
 
+fn rtt(frame: &Frame) -> Duration {
+    frame.delay.unwrap() + frame.delay_back.unwrap()
+}
+
 /// Round trips of all steps, in ms.
 fn series(jitter: &Jitter, steps: u64, seed: u64) -> Vec<f64> {
-    let rtts = jitter.rtts(USUAL, jitter.every * steps, seed);
+    let ends = ["a", "b"].map(Endpoint::named);
+    let path = PathTrace::fixed(ends, USUAL, jitter.every * steps);
+    let frames = jitter.over(&path, seed).frames;
     let mut current = 0;
     (0..steps)
         .map(|step| {
             let at = Instant::START + jitter.every * step;
-            while rtts.get(current + 1).is_some_and(|(next, _)| *next <= at) {
+            while frames.get(current + 1).is_some_and(|next| next.at <= at) {
                 current += 1;
             }
-            rtts[current].1.as_secs_f64() * 1e3
+            rtt(&frames[current]).as_secs_f64() * 1e3
         })
         .collect()
 }
@@ -86,8 +93,73 @@ fn spikes_come_as_often_as_asked_and_last_as_long() {
 
 #[test]
 fn the_same_seed_gives_the_same_and_a_longer_path_begins_with_the_shorter_one() {
-    let rtts = |seconds, seed| jitter(200).rtts(USUAL, Duration::from_secs(seconds), seed);
+    let rtts = |seconds, seed| jitter(200).deviations(Duration::from_secs(seconds), seed);
     assert_eq!(rtts(60, 7), rtts(60, 7));
     assert_ne!(rtts(60, 7), rtts(60, 8));
     assert!(rtts(120, 7).starts_with(&rtts(60, 7)));
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Path of 10 s over a satellite that moves away by 20 ms, and then over another one.
+fn moving() -> PathTrace {
+    let frame = |at_ms, satellite, hops: [u64; 2], events| Frame {
+        at: Instant::START + ms(at_ms),
+        nodes: vec![-1, satellite, -2],
+        hop_delays: hops.map(ms).to_vec(),
+        delay: Some(ms(hops[0] + hops[1])),
+        delay_back: Some(ms(hops[0] + hops[1])),
+        events,
+        ..Frame::default()
+    };
+    let at = Instant::START + ms(8_000);
+    let handover = PathEvent { at, kind: PathEventKind::End, hop: Some(0), outage: ms(40) };
+    let frames = vec![
+        frame(0, 5, [40, 50], vec![]),
+        frame(4_000, 5, [50, 60], vec![]),
+        frame(8_000, 6, [45, 55], vec![handover]),
+    ];
+    let ends = ["a", "b"].map(Endpoint::named);
+    let PathTrace { mut header, .. } = PathTrace::fixed(ends, ms(0), ms(10_000));
+    header.between_frames = BetweenFrames::Linear;
+    PathTrace { header, frames }
+}
+
+#[test]
+fn a_moving_path_varies_about_the_round_trips_that_it_has_between_its_frames() {
+    let (path, jitter) = (moving(), jitter(0));
+    let varied = jitter.over(&path, 1);
+    assert_eq!(varied.validate(), Ok(()));
+    assert_eq!(varied.header.between_frames, BetweenFrames::Step);
+    let deviations = jitter.deviations(ms(10_000), 1);
+    let mut states = skyhop_path::States::new(&path);
+    for (at, deviation_ns) in deviations {
+        let frame = varied.frames.iter().find(|frame| frame.at == at).unwrap();
+        let own = states.at(at);
+        let added_ns = rtt(frame).as_nanos() as i64 - rtt(&own).as_nanos() as i64;
+        assert_eq!(added_ns, deviation_ns, "{at}");
+        let there_ns =
+            frame.delay.unwrap().as_nanos() as i64 - own.delay.unwrap().as_nanos() as i64;
+        assert!((2 * there_ns - deviation_ns).abs() <= 1, "half of it is there");
+    }
+    let middle = skyhop_path::States::new(&path).at(Instant::START + ms(2_000));
+    assert_eq!(middle.hop_delays, [ms(45), ms(55)]);
+    let events: Vec<&PathEvent> = varied.events().collect();
+    assert_eq!(events, path.events().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_hop_of_the_terminal_has_the_jitter() {
+    let mut path = moving();
+    for (dish, others) in [(None, 1), (Some(End::From), 1), (Some(End::To), 0)] {
+        path.header.dish = dish;
+        let varied = jitter(0).over(&path, 3);
+        let mut states = skyhop_path::States::new(&path);
+        for frame in &varied.frames {
+            let own = states.at(frame.at);
+            assert_eq!(frame.hop_delays[others], own.hop_delays[others]);
+        }
+    }
 }

@@ -10,5 +10,6 @@ mod jitter;
 mod leoem;
 mod leoem_log;
 mod measured;
+mod mirror;
 mod outage;
 mod routes;

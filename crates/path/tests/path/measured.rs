@@ -186,7 +186,7 @@ fn rates_go_with_the_direction() {
     assert_eq!((frame.loss, frame.delay), (Some(0.01), Some(Duration::from_millis(30))));
     assert_eq!(frame.delay_back, Some(Duration::from_micros(40_500)));
     assert_eq!(down.header.duration_ns, 200_000_000);
-    let up = MeasuredOptions { direction: AccessDirection::Up, ..options() };
+    let up = MeasuredOptions { direction: Some(AccessDirection::Up), ..options() };
     let up = parse_csv(THROUGHPUT.as_bytes(), &up).unwrap().trace;
     assert_eq!(up.frames[1].rate.unwrap().bits_per_second(), 21_000_000);
     assert_eq!((up.frames[1].loss, up.frames[1].delay_back), (Some(0.5), down.frames[1].delay));
@@ -505,11 +505,20 @@ proptest! {
 
 /// Five states of a path, 2 s each; the second begins with an outage of 3 s.
 fn stairs() -> PathTrace {
-    let rtts: Vec<(Instant, Duration)> =
-        (0..5).map(|n| (at_ms(2_000 * n), Duration::from_millis(20 * (n + 1)))).collect();
     let ends = ["a", "b"].map(skyhop_path::Endpoint::named);
-    let mut trace =
-        PathTrace::varying(ends, &rtts, [Duration::from_secs(10), Duration::from_secs(2)]);
+    let mut trace = PathTrace::fixed(ends, Duration::ZERO, Duration::from_secs(10));
+    trace.frames = (0..5)
+        .map(|n| {
+            let delay = Duration::from_millis(10 * (n + 1));
+            Frame {
+                at: at_ms(2_000 * n),
+                hop_delays: vec![delay],
+                delay: Some(delay),
+                delay_back: Some(delay),
+                ..trace.frames[0].clone()
+            }
+        })
+        .collect();
     trace.header.start = Some("2026-01-01T00:00:00Z".parse().unwrap());
     trace.frames[1].events.push(skyhop_path::PathEvent {
         at: at_ms(2_000),

@@ -78,17 +78,25 @@ pub struct QueueSize {
     pub bytes: u64,
     /// Packets of the MTU that the queue holds.
     pub packets: u64,
-    /// Rate from which the size was computed; `None` if the scenario gives bytes or packets.
+    /// Mean rate from which the size was computed; `None` if the scenario gives bytes or packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
+    /// Whether the rate changes during the path, so that `rate_bps` is no rate of the link at most times.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rate_varies: bool,
     /// Mean base RTT from which the size was computed; `None` unless the scenario gives a BDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_rtt_us: Option<u64>,
 }
 
 impl QueueSize {
-    /// Size of a queue whose limit the planner resolved to `limit`.
-    pub fn new(given: QueueLimit, limit: Limit, rate: Rate, base_rtt: Duration) -> Self {
+    /// Size of a queue whose limit the planner resolved to `limit` from the mean rate and whether it varies.
+    pub fn new(
+        given: QueueLimit,
+        limit: Limit,
+        (rate, varies): (Rate, bool),
+        base_rtt: Duration,
+    ) -> Self {
         let packet = LARGEST_PACKET.as_u64();
         let (bytes, packets) = match limit {
             Limit::Packets(packets) => (packets.saturating_mul(packet), packets),
@@ -101,6 +109,7 @@ impl QueueSize {
             bytes,
             packets,
             rate_bps: of_rate.then(|| rate.bits_per_second()),
+            rate_varies: of_rate && varies,
             base_rtt_us: of_rtt.then(|| base_rtt.as_micros()),
         }
     }

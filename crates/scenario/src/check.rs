@@ -58,6 +58,16 @@ impl NamedScenario {
                     .key_error(format!("{key}.{name}"), format!("is missing; expected {example}"))),
                 Some(_) => Ok(()),
             };
+        self.check_dish(path, key)?;
+        let has_profile = path.kind.profile().is_some();
+        if let Some(jitter) = path.kind.jitter() {
+            let rtt = match &path.kind {
+                PathKind::Fixed(path) => path.rtt,
+                _ => None,
+            };
+            check_jitter(jitter, rtt)
+                .map_err(|(name, what)| self.key_error(format!("{key}.jitter.{name}"), what))?;
+        }
         match &path.kind {
             PathKind::Constellation(path) => {
                 is_missing(&path.from, "from", "a city such as \"San Diego\" or \"lat,lon\"")?;
@@ -66,22 +76,46 @@ impl NamedScenario {
                     let what = "is 0 s; expected a time above zero";
                     return Err(self.key_error(format!("{key}.step"), what));
                 }
+                if has_profile && path.outage() != "none" {
+                    let what = "has no effect with an access profile, which has holes of its own; remove it";
+                    return Err(self.key_error(format!("{key}.outage"), what));
+                }
                 Ok(())
             }
             PathKind::Fixed(path) => {
                 let rtt = path.rtt.map(|rtt| rtt.to_string());
-                is_missing(&rtt, "rtt", "a time such as \"50 ms\"")?;
-                match &path.jitter {
-                    Some(jitter) => check_jitter(jitter, path.rtt.unwrap_or_default()).map_err(
-                        |(name, what)| self.key_error(format!("{key}.jitter.{name}"), what),
-                    ),
-                    None => Ok(()),
-                }
+                is_missing(&rtt, "rtt", "a time such as \"50 ms\"")
             }
             PathKind::Trace(path) => is_missing(&path.file, "file", "the name of a path file"),
             PathKind::Access(path) => {
                 is_missing(&path.profile, "profile", "a name from skyhop list access")
             }
+        }
+    }
+
+    /// Check that `dish` and `access` are given only where the path has a terminal at one end.
+    fn check_dish(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
+        let why = match &path.kind {
+            PathKind::Constellation(path) if path.relay.is_access() => return Ok(()),
+            PathKind::Access(_) | PathKind::Trace(_) => return Ok(()),
+            PathKind::Constellation(computed) => {
+                let relay = computed.relay;
+                if computed.access.is_some() {
+                    let what = format!(
+                        "has no effect with relay = \"{relay}\"; expected relay = \"starlink\" or \"access\""
+                    );
+                    return Err(self.key_error(format!("{key}.access"), what));
+                }
+                format!("with relay = \"{relay}\" both ends have a terminal")
+            }
+            PathKind::Fixed(_) => "a path of kind = \"fixed\" has no terminal".to_owned(),
+        };
+        match path.dish {
+            Some(_) => {
+                let what = format!("has no effect: {why}; remove it, or take relay = \"starlink\"");
+                Err(self.key_error(format!("{key}.dish"), what))
+            }
+            None => Ok(()),
         }
     }
 
@@ -225,11 +259,12 @@ impl NamedScenario {
     }
 }
 
-fn check_jitter(jitter: &JitterKeys, rtt: Duration) -> Result<(), (&'static str, String)> {
+/// Check a jitter; `rtt` is the path's round trip, if the scenario gives it.
+fn check_jitter(jitter: &JitterKeys, rtt: Option<Duration>) -> Result<(), (&'static str, String)> {
     if jitter.every < SHORTEST_SAMPLE {
         return Err(("every", "is too short; expected at least 1 ms".to_owned()));
     }
-    if jitter.below > rtt {
+    if let Some(rtt) = rtt.filter(|rtt| jitter.below > *rtt) {
         return Err(("below", format!("is {}, more than the round trip of {rtt}", jitter.below)));
     }
     if jitter.spike_to < jitter.spike_from {

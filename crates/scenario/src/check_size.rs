@@ -7,7 +7,7 @@ use skyhop_units::Duration;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::types::{FixedPath, Flow, FlowKind, PathKind, PathSection, SignalSource};
+use crate::types::{Flow, FlowKind, PathKind, PathSection, SignalSource};
 
 /// Largest number of rows in all tables of a run, which take some 10 GB then.
 const MOST_ROWS: u64 = 300_000_000;
@@ -52,15 +52,15 @@ impl NamedScenario {
     }
 
     fn check_steps(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
-        let (key, step) = match &path.kind {
-            PathKind::Constellation(path) => (format!("{key}.step"), path.step),
-            PathKind::Fixed(FixedPath { jitter: Some(jitter), .. }) => {
-                (format!("{key}.jitter.every"), jitter.every)
-            }
-            _ => return Ok(()),
+        let computed = match &path.kind {
+            PathKind::Constellation(path) => Some((format!("{key}.step"), path.step)),
+            _ => None,
         };
-        let steps = times(self.scenario.run.duration, step);
-        self.within((&key, "steps", "lengthen it, shorten run.duration"), steps, MOST_STEPS)
+        let jitter = path.kind.jitter().map(|jitter| (format!("{key}.jitter.every"), jitter.every));
+        computed.into_iter().chain(jitter).try_for_each(|(key, step)| {
+            let steps = times(self.scenario.run.duration, step);
+            self.within((&key, "steps", "lengthen it, shorten run.duration"), steps, MOST_STEPS)
+        })
     }
 
     fn within(

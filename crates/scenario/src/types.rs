@@ -98,8 +98,9 @@ pub struct PathSection {
     /// sending until the outage is over). Default: "drop"; "hold" on paths with an access profile.
     #[serde(default)]
     pub during_outage: DuringOutage,
-    /// End at which the user's terminal is, "from" or "to", on paths that have a terminal at one end only.
-    /// Default: that of the path file; "from" on other paths.
+    /// End at which the user's terminal is, "from" or "to", on paths with a terminal at one end only (access, starlink,
+    /// path files). A path file with its terminal at the other end is mirrored. Default: that of the path file; "from"
+    /// on other paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dish: Option<End>,
     /// Kind of path, with the keys of that kind.
@@ -134,7 +135,7 @@ impl PathSection {
             PathKind::Trace(_) => (None, None, None),
         };
         let kind = PathKind::Fixed(FixedPath { rtt: Some(rtt), jitter: None, from, to, start });
-        Self { kind, ..self.clone() }
+        Self { kind, dish: None, during_outage: self.during_outage }
     }
 }
 
@@ -160,6 +161,16 @@ impl PathKind {
             Self::Constellation(path) => path.profile(),
             Self::Access(path) => path.profile.as_deref(),
             Self::Fixed(_) | Self::Trace(_) => None,
+        }
+    }
+
+    /// Random variation of the round trip.
+    pub(crate) fn jitter(&self) -> Option<&JitterKeys> {
+        match self {
+            Self::Constellation(path) => path.jitter.as_ref(),
+            Self::Fixed(path) => path.jitter.as_ref(),
+            Self::Access(path) => path.jitter.as_ref(),
+            Self::Trace(_) => None,
         }
     }
 }
@@ -189,6 +200,9 @@ pub struct ConstellationPath {
     /// Default: none for "access", that named "starlink" for "starlink".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessKeys>,
+    /// Random variation of the round trip about the computed one. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterKeys>,
     /// Handover policy from `skyhop list handovers`. Default: "shortest-grid"; "leoem" with compat = "leoem",
     /// "immediate" with compat = "hypatia".
     pub handover: Option<String>,
@@ -241,6 +255,7 @@ impl Default for ConstellationPath {
             to: None,
             relay: Relay::default(),
             access: None,
+            jitter: None,
             handover: None,
             outage: None,
             start: None,
@@ -296,6 +311,9 @@ pub struct AccessKeys {
 pub struct AccessPath {
     /// Profile: a name from `skyhop list access`, or a TOML file made by `skyhop access fit`. Required.
     pub profile: Option<String>,
+    /// Random variation of the round trip about the drawn one. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterKeys>,
     /// Display name of one end. Default: "from".
     pub from: Option<String>,
     /// Display name of the other end. Default: "to".
@@ -324,15 +342,15 @@ pub struct FixedPath {
     pub start: Option<UtcInstant>,
 }
 
-/// `jitter` of a fixed path: random variation of its round trip about `rtt`.
+/// `jitter` of a path: random variation of its round trip, half of it in each direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct JitterKeys {
     /// Time between two values of the round trip; at least 1 ms.
     pub every: Duration,
-    /// Largest deviation below `rtt`; at most `rtt`.
+    /// Largest deviation below the path's round trip; at most the round trip.
     pub below: Duration,
-    /// Largest deviation above `rtt`; small deviations are more likely than large ones.
+    /// Largest deviation above the path's round trip; small deviations are more likely than large ones.
     pub above: Duration,
     /// Time constant of the autocorrelation (time in which it falls to 1/e); 0 s makes the values
     /// independent.
@@ -381,8 +399,8 @@ layered! {
     LinkKeys => LinkValues {
         /// Rate on the wire; each IP packet counts 14 bytes more (Ethernet header). Above 0.
         rate: Rate = Rate::from_bits_per_second(150_000_000),
-        /// Queue capacity: "1000 packets", "1.5 MB", a time at the link's rate ("260 ms"), or a multiple of
-        /// the bandwidth-delay product ("1 BDP"): the rate times the mean base RTT of the whole path or, for a
+        /// Queue capacity: "1000 packets", "1.5 MB", a time at the link's mean rate ("260 ms"), or a multiple of
+        /// the bandwidth-delay product ("1 BDP"): the mean rate times the mean base RTT of the whole path or, for a
         /// link of `[links]`, of the longest route that crosses it.
         queue: QueueLimit = QueueLimit::Bdp(1.0),
         /// Queue discipline: a name from `skyhop list qdiscs`, or a table with its parameters, such as

@@ -99,7 +99,7 @@ impl NamedScenario {
         if matches!(kind, PathKind::Constellation(_)) {
             path["handover"] = serde_json::json!(trace.header.handover);
         }
-        self.make_paths_absolute(&mut value["path"], &PATH_FILES);
+        self.make_files_of_path_absolute(&mut value["path"]);
         self.make_paths_absolute(&mut value["signal"], &["elements"]);
         value["signal"]["lead"] = serde_json::json!(self.lead());
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
@@ -116,10 +116,18 @@ impl NamedScenario {
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
         for link in links.into_iter().flat_map(serde_json::Map::values_mut) {
             if let Some(path) = link.get_mut("path") {
-                self.make_paths_absolute(path, &PATH_FILES);
+                self.make_files_of_path_absolute(path);
             }
         }
         value
+    }
+
+    /// Replace the names of files in a table `path` by absolute paths.
+    pub(crate) fn make_files_of_path_absolute(&self, path: &mut serde_json::Value) {
+        self.make_paths_absolute(path, &PATH_FILES);
+        if let Some(access) = path.get_mut("access") {
+            self.make_paths_absolute(access, &["profile"]);
+        }
     }
 
     /// Replace the values of these keys by absolute paths where they name files.
@@ -141,4 +149,4 @@ impl NamedScenario {
 const PROGRAM_HORIZON: Duration = Duration::from_secs(3_600);
 
 /// Keys of `[path]` whose values may be file names.
-pub(crate) const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];
+const PATH_FILES: [&str; 5] = ["file", "constellation", "gateways", "pops", "profile"];

@@ -6,7 +6,7 @@
 //! path has fewer hops, packets pass through the unused positions without delay.
 
 use skyhop_link::{Dismantled, LinkSchedule, Piece};
-use skyhop_model::PathEventKind;
+use skyhop_model::{End, PathEventKind};
 use skyhop_path::{Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate};
 
@@ -94,8 +94,9 @@ fn hop(trace: &PathTrace, position: usize) -> Hop {
     let mut last_connected: Option<&Frame> = None;
     for frame in &trace.frames {
         if let Some(old) = last_connected {
-            let is_gone =
-                |event: &&PathEvent| dismantled_hops(old, frame, event).contains(&position);
+            let is_gone = |event: &&PathEvent| {
+                dismantled_hops(old, frame, event, trace.header.dish).contains(&position)
+            };
             dismantled.extend(frame.events.iter().filter(is_gone).map(|event| event.at));
         }
         if frame.delay.is_some() {
@@ -105,7 +106,7 @@ fn hop(trace: &PathTrace, position: usize) -> Hop {
                 kinds.push((frame.at, kind));
             }
         }
-        frames.extend(frame_at(frame, position));
+        frames.extend(frame_at(frame, position, trace.header.dish));
     }
     dismantled.dedup();
     // The first kind and frame also hold before the path is connected for the first time.
@@ -125,8 +126,8 @@ fn kind_at(frame: &Frame, position: usize) -> HopKind {
 
 /// Frame of one position. A time without a path appears only in the frames of the first position; for the
 /// others there is no frame, so that their previous state persists.
-fn frame_at(frame: &Frame, position: usize) -> Option<Frame> {
-    let events = outages_at(frame, position);
+fn frame_at(frame: &Frame, position: usize, dish: Option<End>) -> Option<Frame> {
+    let events = outages_at(frame, position, dish);
     let (Some(there), Some(back)) = (frame.delay, frame.delay_back) else {
         return (position == 0).then(|| Frame { at: frame.at, events, ..Frame::default() });
     };
@@ -146,10 +147,14 @@ fn frame_at(frame: &Frame, position: usize) -> Option<Frame> {
     })
 }
 
-/// Outages of a frame that belong to one position; outages of the whole path belong to the first position.
-fn outages_at(frame: &Frame, position: usize) -> Vec<PathEvent> {
+/// Outages of a frame that belong to one position; outages of the whole path belong to the terminal's hop.
+fn outages_at(frame: &Frame, position: usize, dish: Option<End>) -> Vec<PathEvent> {
+    let terminal = match dish.unwrap_or_default() {
+        End::From => 0,
+        End::To => frame.hop_delays.len().saturating_sub(1),
+    };
     let is_here = |event: &&PathEvent| {
-        event.outage > Duration::ZERO && usize::from(event.hop.unwrap_or(0)) == position
+        event.outage > Duration::ZERO && event.hop.map_or(terminal, usize::from) == position
     };
     let kind = PathEventKind::Reroute;
     frame.events.iter().filter(is_here).map(|event| PathEvent { kind, ..*event }).collect()

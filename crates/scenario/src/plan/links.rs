@@ -6,7 +6,7 @@ use skyhop_experiment::{FlowPlan, LinkPlan, QueueSize, seed_for};
 use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
 use skyhop_path::{Endpoint, PathTrace};
-use skyhop_units::{Duration, QueueLimit, Rate};
+use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
@@ -155,7 +155,7 @@ impl NamedScenario {
             during_outage: *during_outage,
         };
         let (schedule, values) = (link_schedule(trace, &spec.changes, &settings), given.values());
-        let rate = first_rate(&schedule);
+        let rate = mean_rate(&schedule, trace.whole_end());
         let queue = queue_limit(values.queue, rate, base_rtt)
             .map_err(|what| self.key_error(format!("{section}.queue"), what))?;
         let config = LinkConfig {
@@ -167,7 +167,8 @@ impl NamedScenario {
         // The link is built once here, so that an invalid queue is found before anything runs.
         Link::<()>::new(config.clone())
             .map_err(|error| self.key_error(&section, error.to_string()))?;
-        Ok((config, QueueSize::new(values.queue, queue, rate, base_rtt)))
+        let varies = config.schedule.rate.len() > 1;
+        Ok((config, QueueSize::new(values.queue, queue, (rate, varies), base_rtt)))
     }
 }
 
@@ -195,10 +196,18 @@ fn link_plan(
     LinkPlan { name: name.to_owned(), trace, forward, back, queues: [size, size_back] }
 }
 
-/// First rate of a link above zero, from which a queue in BDP or time is computed.
-fn first_rate(schedule: &LinkSchedule) -> Rate {
-    let mut rates = schedule.rate.iter().map(|piece| piece.value);
-    rates.find(|rate| *rate > Rate::ZERO).unwrap_or(Rate::ZERO)
+/// Mean rate of a link over the time until `end`, from which a queue in BDP or time is computed.
+fn mean_rate(schedule: &LinkSchedule, end: Instant) -> Rate {
+    let (mut bits, mut whole_ns) = (0_u128, 0_u128);
+    for (index, piece) in schedule.rate.iter().enumerate() {
+        let until = schedule.rate.get(index + 1).map_or(end, |next| next.from.min(end));
+        let lasts_ns = u128::from(until.saturating_since(piece.from).as_nanos());
+        bits += u128::from(piece.value.bits_per_second()) * lasts_ns;
+        whole_ns += lasts_ns;
+    }
+    let first = schedule.rate.first().map_or(Rate::ZERO, |piece| piece.value);
+    let mean_bps = bits.checked_div(whole_ns);
+    mean_bps.map_or(first, |bps| Rate::from_bits_per_second(bps as u64))
 }
 
 /// Resolve a queue's limit to packets or bytes.

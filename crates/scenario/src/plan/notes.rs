@@ -2,7 +2,7 @@
 
 use skyhop_experiment::LinkPlan;
 use skyhop_link::Loss;
-use skyhop_model::{PATH_LINK, Relay};
+use skyhop_model::{Direction, PATH_LINK, Relay};
 use skyhop_orbit::Constellation;
 use skyhop_path::{Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
@@ -10,6 +10,7 @@ use skyhop_units::{Duration, Instant};
 use crate::ScenarioError;
 use crate::catalogue;
 use crate::named::NamedScenario;
+use crate::plan::schedule::rate_of;
 use crate::types::{ConstellationPath, LinkSection, PathKind};
 
 impl NamedScenario {
@@ -70,28 +71,53 @@ impl NamedScenario {
 /// Return a note for each key of a link that replaces what was measured on its path.
 fn replaced_values(key: &str, link: &LinkSection, trace: &PathTrace) -> Vec<String> {
     let mut notes = Vec::new();
-    let mean = mean(trace, |frame| frame.rate.map(|rate| rate.bits_per_second() as f64));
-    let of_back = link.back.as_ref().and_then(|back| back.rate);
-    for (name, rate) in [("rate", link.keys.rate), ("back.rate", of_back)] {
-        if let (Some(rate), Some(mean)) = (rate, mean) {
-            notes.push(format!(
-                "{key}.{name} = \"{rate}\" replaces the rate of the path file, whose mean is {:.3} Mbit/s: leave \
-                 {key}.{name} out to keep that",
-                mean / 1e6
-            ));
+    let path = match trace.header.access {
+        Some(_) => "access profile",
+        None => "path file",
+    };
+    let mut tell = |name: &str, value: String, what: &str, mean: String| {
+        notes.push(format!(
+            "{key}.{name} = {value} replaces the {what} of the {path}, whose mean is {mean}: leave {key}.{name} out \
+             to keep that"
+        ));
+    };
+    let own = link.back.clone().unwrap_or_default();
+    // A rate of [link] is that of both directions, unless [link.back] has one.
+    let there = (Direction::Forward, "rate", link.keys.rate);
+    let back = match own.rate {
+        Some(rate) => (Direction::Back, "back.rate", Some(rate)),
+        None => (Direction::Back, "rate", link.keys.rate),
+    };
+    let means = [there, back].map(|(direction, name, rate)| {
+        let mean = mean(trace, |frame| {
+            let rate = rate_of(trace, frame, direction)?;
+            Some(rate.bits_per_second() as f64)
+        });
+        Some((name, rate?, format!("{:.3} Mbit/s", mean? / 1e6)))
+    });
+    match means {
+        [Some((name, rate, there)), Some((name_back, _, back))] if name == name_back => {
+            let both = if there == back { there } else { format!("{there}, back {back}") };
+            tell(name, format!("\"{rate}\""), "rate", both);
+        }
+        means => {
+            for (name, rate, mean) in means.into_iter().flatten() {
+                tell(name, format!("\"{rate}\""), "rate", mean);
+            }
         }
     }
-    let mean_loss = self::mean(trace, |frame| frame.loss);
-    if let (Some(loss), Some(mean)) = (link.keys.loss, mean_loss) {
-        let of_bursts = match loss {
-            Loss::Independent(_) => String::new(),
-            Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
-        };
-        notes.push(format!(
-            "{key}.loss = {loss}{of_bursts} replaces the loss of the path file, whose mean is {:.2} %: leave \
-             {key}.loss out to keep that",
-            mean * 100.0
-        ));
+    let losses: [(&str, _, fn(&Frame) -> Option<f64>); 2] = [
+        ("loss", link.keys.loss, |frame| frame.loss),
+        ("back.loss", own.loss, |frame| frame.loss_back),
+    ];
+    for (name, loss, of) in losses {
+        if let (Some(loss), Some(mean)) = (loss, mean(trace, of)) {
+            let of_bursts = match loss {
+                Loss::Independent(_) => String::new(),
+                Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
+            };
+            tell(name, format!("{loss}{of_bursts}"), "loss", format!("{:.2} %", mean * 100.0));
+        }
     }
     notes
 }

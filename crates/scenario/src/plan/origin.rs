@@ -10,7 +10,6 @@ use skyhop_path::{Origin, PathHeader};
 
 use crate::named::NamedScenario;
 use crate::parse::scenario_from_json;
-use crate::plan::assemble::PATH_FILES;
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
@@ -20,7 +19,7 @@ impl NamedScenario {
     /// A file can no longer be read.
     pub(crate) fn origin_of_satellites(&self) -> Result<Origin, ScenarioError> {
         let mut path = self.scenario.to_json()["path"].take();
-        self.make_paths_absolute(&mut path, &PATH_FILES);
+        self.make_files_of_path_absolute(&mut path);
         let name = path["constellation"].as_str().unwrap_or_default();
         let comes_with_skyhop = catalogue::constellation_names().iter().any(|known| known == name);
         let file = Some(name).filter(|name| !comes_with_skyhop && Path::new(name).is_file());

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use skyhop_experiment::seed_for;
-use skyhop_model::{OR_FORCE_SIZE, Relay, thousands};
+use skyhop_model::{End, OR_FORCE_SIZE, Relay, thousands};
 use skyhop_path::{Endpoint, Frame, Jitter, PathError, PathRequest, PathTrace, Spikes, TraceError};
 use skyhop_units::{Duration, UtcInstant};
 
@@ -30,7 +30,7 @@ impl NamedScenario {
                 let request = self.path_request(find_place)?;
                 self.computed(&request, progress)
             }
-            PathKind::Fixed(path) => Ok(self.fixed_path(path)),
+            PathKind::Fixed(path) => self.fixed_path(path),
             PathKind::Trace(path) => self.path_file(path),
             PathKind::Access(path) => self.access_path(path),
         }
@@ -48,10 +48,34 @@ impl NamedScenario {
         let mut trace =
             skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))?;
         trace.header.origin = Some(self.origin_of_satellites()?);
-        match self.scenario.path.kind.profile() {
-            Some(profile) => self.with_access(profile, &trace),
-            None => Ok(trace),
+        if let Some(profile) = self.scenario.path.kind.profile() {
+            trace = self.with_access(profile, &trace)?;
         }
+        Ok(self.with_dish(self.with_jitter(trace)?))
+    }
+
+    /// Return a path whose terminal is at `from` with the terminal at the end that `path.dish` names.
+    fn with_dish(&self, trace: PathTrace) -> PathTrace {
+        match self.scenario.path.dish.unwrap_or_default() {
+            End::From => trace,
+            End::To => trace.mirrored(),
+        }
+    }
+
+    /// Add the random variation of `path.jitter`, if the path has one.
+    fn with_jitter(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
+        let path = &self.scenario.path;
+        let Some(jitter) = path.kind.jitter().map(jitter) else { return Ok(trace) };
+        let delays = trace.frames.iter().flat_map(|frame| [frame.delay, frame.delay_back]);
+        let lowest = delays.flatten().min().unwrap_or_default();
+        if lowest.as_nanos() < jitter.below.as_nanos() / 2 {
+            let what = format!(
+                "is {}, of which half is more than the lowest delay in one direction, {lowest}",
+                jitter.below
+            );
+            return Err(self.key_error("path.jitter.below", what));
+        }
+        Ok(jitter.over(&trace, seed_for(self.scenario.run.seed, "jitter")))
     }
 
     /// Draw the waits, holes, losses and rates of an access profile over a computed path.
@@ -63,9 +87,14 @@ impl NamedScenario {
 
     /// Draw a path from an access profile alone.
     fn access_path(&self, path: &AccessPath) -> Result<PathTrace, ScenarioError> {
-        let ends = named_ends(&path.from, &path.to);
+        let mut ends = named_ends(&path.from, &path.to);
+        if self.scenario.path.dish == Some(End::To) {
+            ends.reverse();
+        }
         let profile = path.profile.as_deref().unwrap_or_default();
-        self.drawn("path.profile", profile, ends, path.start.unwrap_or(DEFAULT_START), None)
+        let start = path.start.unwrap_or(DEFAULT_START);
+        let trace = self.drawn("path.profile", profile, ends, start, None)?;
+        Ok(self.with_dish(self.with_jitter(trace)?))
     }
 
     fn drawn(
@@ -80,7 +109,6 @@ impl NamedScenario {
         let profile = catalogue::access_profile(profile, self.base(), &self.origin, key)?;
         let request = skyhop_access::Request {
             ends,
-            dish: self.scenario.path.dish.unwrap_or_default(),
             start,
             duration: run.duration,
             seed: seed_for(run.seed, "access"),
@@ -96,6 +124,7 @@ impl NamedScenario {
         let file = catalogue::find_file(self.base(), name)
             .ok_or_else(|| self.key_error("path.file", format!("no such file: \"{name}\"")))?;
         let trace = skyhop_files::read_path(&file, self.scenario.run.force_size)?;
+        let trace = self.with_dish_of_file(trace)?;
         let lasts = Duration::from_nanos(trace.header.duration_ns);
         if path.offset > Duration::ZERO && path.offset >= lasts {
             let what = format!(
@@ -107,6 +136,30 @@ impl NamedScenario {
         let until = self.scenario.run.duration + path.offset;
         let trace = if path.repeats { self.repeated(trace, until)? } else { trace };
         Ok(if path.offset > Duration::ZERO { trace.starting_at(path.offset) } else { trace })
+    }
+
+    /// Mirror the path of a file if its terminal is not at the end that `path.dish` names.
+    fn with_dish_of_file(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
+        let Some(wanted) = self.scenario.path.dish else { return Ok(trace) };
+        let header = &trace.header;
+        match (header.dish, header.relay.as_deref()) {
+            (Some(dish), _) if dish == wanted => Ok(trace),
+            (Some(_), _) => Ok(trace.mirrored()),
+            // Older files do not say it, but the computation had one place for it.
+            (None, Some("access")) if wanted == End::From => Ok(trace),
+            (None, Some("access")) => Ok(trace.mirrored()),
+            (None, Some(relay)) => {
+                let what = format!(
+                    "has no effect: the path file, of relay = \"{relay}\", has a terminal at both ends; remove it"
+                );
+                Err(self.key_error("path.dish", what))
+            }
+            (None, None) => Err(self.key_error(
+                "path.dish",
+                "the path file does not say at which end its terminal is: import it again (with --direction, where the \
+                 format has it), or remove the key and take the ends as they are in the file",
+            )),
+        }
     }
 
     /// Repeat a path until the time `until`.
@@ -156,20 +209,14 @@ impl NamedScenario {
         }
     }
 
-    fn fixed_path(&self, path: &FixedPath) -> PathTrace {
+    fn fixed_path(&self, path: &FixedPath) -> Result<PathTrace, ScenarioError> {
         let run = &self.scenario.run;
         let ends = named_ends(&path.from, &path.to);
         let rtt = path.rtt.unwrap_or(Duration::ZERO);
-        let mut trace = match path.jitter.as_ref().map(jitter) {
-            None => PathTrace::fixed(ends, rtt, run.duration),
-            Some(jitter) => {
-                let rtts = jitter.rtts(rtt, run.duration, seed_for(run.seed, "jitter"));
-                PathTrace::varying(ends, &rtts, [run.duration, jitter.every])
-            }
-        };
+        let mut trace = PathTrace::fixed(ends, rtt, run.duration);
         trace.header.start = Some(path.start.unwrap_or(DEFAULT_START));
         trace.header.seed = run.seed;
-        trace
+        self.with_jitter(trace)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use skyhop_model::End;
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
 use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
 use skyhop_units::UtcInstant;
@@ -14,7 +15,7 @@ use crate::{ScenarioError, catalogue};
 pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
 
 impl NamedScenario {
-    /// Build the request for a `[path]` of kind "constellation".
+    /// Build the request for a `[path]` of kind "constellation". The terminal of a path with one is the request's `from`.
     ///
     /// # Errors
     /// Unknown names, files that cannot be read, or element sets of which none is usable.
@@ -24,7 +25,11 @@ impl NamedScenario {
             find_place(name.as_deref().unwrap_or_default())
                 .map_err(|what| self.key_error(key, what))
         };
-        self.request_between(end("path.from", &path.from)?, end("path.to", &path.to)?)
+        let (from, to) = (end("path.from", &path.from)?, end("path.to", &path.to)?);
+        match self.scenario.path.dish.unwrap_or_default() {
+            End::From => self.request_between(from, to),
+            End::To => self.request_between(to, from),
+        }
     }
 
     /// Build the request for the paths between all pairs of `sites`. The request's own ends, which

@@ -1,7 +1,7 @@
 //! Schedules of links: the delay, rate, loss and outages of each direction over time, derived from a path.
 
 use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Loss, Outage, Piece};
-use skyhop_model::{Direction, DuringOutage, PathEventKind};
+use skyhop_model::{Direction, DuringOutage, End, PathEventKind};
 use skyhop_path::{BetweenFrames, Frame, PathEvent, PathTrace};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -105,17 +105,21 @@ fn pieces<T: Copy + PartialEq>(
     pieces
 }
 
+/// Rate that a frame of `trace` has in a direction.
+pub(crate) fn rate_of(trace: &PathTrace, frame: &Frame, direction: Direction) -> Option<Rate> {
+    match direction {
+        Direction::Forward => frame.rate,
+        Direction::Back => frame.rate_back.or(frame.rate.filter(|_| !trace.header.directed)),
+    }
+}
+
 fn rate_pieces(
     trace: &PathTrace,
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Rate>> {
-    let of = |frame: &Frame| match settings.direction {
-        Direction::Forward => frame.rate,
-        Direction::Back => frame.rate_back.or(frame.rate),
-    };
-    let frames =
-        trace.frames.iter().filter(|_| settings.given.rate.is_none()).map(|f| (f.at, of(f)));
+    let of = |frame: &Frame| (frame.at, rate_of(trace, frame, settings.direction));
+    let frames = trace.frames.iter().filter(|_| settings.given.rate.is_none()).map(of);
     let changes = changes.iter().filter(|_| settings.rate_changes);
     pieces(
         settings.given.values().rate,
@@ -177,7 +181,7 @@ fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
     for frame in &trace.frames {
         if let Some(old) = last_connected {
             for event in &frame.events {
-                for hop in dismantled_hops(old, frame, event) {
+                for hop in dismantled_hops(old, frame, event, trace.header.dish) {
                     result.push(window(old, hop, event.at, direction));
                 }
             }
@@ -195,11 +199,19 @@ fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
 ///
 /// An event names a hop of the new path. If the first node of that hop is on the old path too, the old
 /// hop that leaves that node ceases to exist; if the second node is, the old hop that enters it.
-pub(crate) fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
+pub(crate) fn dismantled_hops(
+    old: &Frame,
+    new: &Frame,
+    event: &PathEvent,
+    dish: Option<End>,
+) -> Vec<usize> {
     let hops = old.nodes.len().saturating_sub(1);
     match (event.kind, event.hop) {
         // When the path is lost, the hop between the user and the first satellite is down (models.md, LeoEM).
-        (PathEventKind::Lost, _) if hops > 0 => vec![0],
+        (PathEventKind::Lost, _) if hops > 0 => vec![match dish.unwrap_or_default() {
+            End::From => 0,
+            End::To => hops - 1,
+        }],
         (PathEventKind::End | PathEventKind::Intermediate, Some(hop)) => {
             let place = |offset: usize| {
                 let node = new.nodes.get(usize::from(hop) + offset)?;

@@ -2,6 +2,7 @@
 
 mod by_kind;
 mod damaged;
+mod dish;
 mod forecast;
 mod links;
 mod parsing;

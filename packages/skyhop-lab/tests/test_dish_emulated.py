@@ -394,6 +394,15 @@ def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> 
     assert terminal.status(clock.now_ns).pop_ping_latency_ms == pytest.approx(rtt_ms[14], rel=1e-6)
 
 
+def test_it_is_at_the_end_of_the_path_that_has_the_dish() -> None:
+    here, there = "48.43,-123.37", "47.61,-122.33"
+    path = sh.path(here, there, relay="access", duration="60 s")
+    turned = sh.path(there, here, relay="access", dish="to", duration="60 s")
+    for second in range(0, 60, 7):
+        assert PathFeed(turned).second(second) == PathFeed(path).second(second)
+    assert PathFeed(turned).second(0).serving_deg is not None
+
+
 def test_its_map_has_the_serving_satellites_track(path: sh.Path) -> None:
     expected, hidden = set(), set()
     obstacle = Obstacle(0, 180, 90)

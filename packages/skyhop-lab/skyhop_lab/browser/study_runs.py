@@ -16,7 +16,7 @@ from pydantic import Field
 
 from skyhop import _core
 from skyhop.data.quantities import seconds
-from skyhop.data.scenarios import PATH_FILES, path_sections
+from skyhop.data.scenarios import path_files, path_sections
 from skyhop.errors import InputError, RunError
 from skyhop.study.films import SESSION_METRICS, scores_by_qoe, user_films
 from skyhop.study.keys import Duration, StrictModel
@@ -111,7 +111,7 @@ class _BrowserKind(TableKind[BrowserRun]):
 
     def input_files(self, config: BrowserRun) -> Sequence[str]:
         paths = path_sections(json.loads(config.scenario(seed=1).to_json())).values()
-        named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
+        named = [name for path in paths for name in path_files(path).values()]
         study_dir = Path(config.origin).parent
         files = [name for name in named if os.path.isfile(find_data(name, study_dir))]  # noqa: PTH113
         return [*user_films(config.table.film), *files]

@@ -45,7 +45,7 @@ class _Frame:
 
 
 class PathFeed:
-    """Feed of the terminal at a path's end `from`.
+    """Feed of the terminal of a path, at the end that the path states or else at `from`.
 
     Args:
         path: the path.
@@ -65,7 +65,8 @@ class PathFeed:
         self._obstacles = obstacles
         has_satellites = bool(self._header.get("constellation") and self._header.get("start"))
         self._satellites = int(self._header.get("satellites") or 0) if has_satellites else 0
-        self._frames = list(_frames(path))
+        self._end = self._header.get("dish") or "from"
+        self._frames = list(_frames(path, self._end))
         self._begins_ns = [frame.t_ns for frame in self._frames]
         self._outages = [
             (event["t_ns"], event["t_ns"] + event["outage_ns"])
@@ -146,12 +147,13 @@ class PathFeed:
 
         positions_m, _ = satellites_at(self._header, at_ns / SECOND_NS)
         elevation_deg, azimuth_deg = seen_from(
-            *end_deg(self._header, "from"), positions_m[satellite : satellite + 1]
+            *end_deg(self._header, self._end), positions_m[satellite : satellite + 1]
         )
         return float(azimuth_deg[0]), float(elevation_deg[0])
 
 
-def _frames(path: Path) -> Iterator[_Frame]:
+def _frames(path: Path, end: str) -> Iterator[_Frame]:
+    first = 1 if end == "from" else -2
     columns = (path.frames[name].to_list() for name in ("t_ns", "delay_ns", "delay_back_ns"))
     rest = (path.frames[name].to_list() for name in ("loss", "nodes"))
     for t_ns, there_ns, back_ns, loss, nodes in zip(*columns, *rest, strict=True):
@@ -160,5 +162,5 @@ def _frames(path: Path) -> Iterator[_Frame]:
             t_ns,
             (there_ns + back_ns) / 1e6 if known else None,
             loss or 0.0,
-            nodes[1] if len(nodes) > 1 else None,
+            nodes[first] if len(nodes) > 1 else None,
         )

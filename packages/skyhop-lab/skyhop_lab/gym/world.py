@@ -39,6 +39,7 @@ from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
+from skyhop.data.scenarios import is_seedless
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
 from skyhop.study.file import read_table
@@ -230,7 +231,9 @@ class World:
         resolved = json.loads(scenario.to_json())
         if resolved["path"]["kind"] != "constellation":
             return None
-        key = json.dumps([resolved["path"], resolved["run"]["duration"]], sort_keys=True)
+        path, run = resolved["path"], resolved["run"]
+        seed = None if is_seedless(path) else run["seed"]
+        key = json.dumps([path, run["duration"], seed], sort_keys=True)
         if key not in self._paths:
             self._paths[key] = _core.PathTrace.compute(scenario, position_of, ignore_progress)
             if len(self._paths) > _MOST_PATHS:

@@ -19,9 +19,10 @@ _FORMAT = "skyhop repeat 1"
 class Mark:
     """Mark file in the directory of a repeat.
 
-    It holds a digest of the scenario and all files that it names, and the digests of the runs that
-    were in the seeds' directories before. A seed is finished if its directory holds another run
-    than before, with the scenario, seed and files of the repeat; times of files do not matter.
+    It holds a digest of the scenario, all files that it names and skyhop itself, and the digests of
+    the runs that were in the seeds' directories before. A seed is finished if its directory holds
+    another run than before, with the scenario, seed and files of the repeat; times of files do not
+    matter.
 
     Args:
         output: directory of the repeat, which is created.
@@ -37,7 +38,7 @@ class Mark:
 
         self._file = output / _NAME
         self._run = _run_of(scenario, sets)
-        repeat = _digest([self._run, _named_files(scenario, sets)])
+        repeat = _digest([self._run, *_inputs(scenario, sets)])
         found = self._read()
         if found.get("repeat") != repeat:
             earlier = {run.parent.name: _file_digest(run) for run in output.glob("*/summary.json")}
@@ -114,15 +115,17 @@ def _identity(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _named_files(scenario: Path, sets: Sequence[str]) -> dict[str, Any]:
-    """Return the digests of all files that a scenario names."""
+def _inputs(scenario: Path, sets: Sequence[str]) -> list[Any]:
+    """Return the tables of a scenario with names of files, and digests of files and of skyhop."""
     from skyhop.data.scenarios import load_scenario
-    from skyhop.study.run_ids import FileDigests
+    from skyhop.study.run_ids import FileDigests, core_digest
     from skyhop.study.scenario_runs import named_files
 
     loaded = load_scenario(scenario, sets)
     resolved = json.loads(loaded.to_json())
-    return named_files(resolved, Path(loaded.origin).parent, FileDigests())
+    tables = {key: resolved.get(key) for key in _WITH_FILES}
+    files = named_files(resolved, Path(loaded.origin).parent, FileDigests())
+    return [tables, files, core_digest()]
 
 
 def _file_digest(file: Path) -> str:

@@ -47,7 +47,7 @@ class Path:
         `nodes`: node ids from end to end, -1 for `from` and -2 for `to`; empty if not known.
         `hop_delay_ns`: delay of each hop between these nodes. `delay_ns`, `delay_back_ns`: one-way
         delays in both directions, null without a path. `rate_bps`, `loss` (0 to 1): null if not
-        measured. `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
+        measured; `rate_back_bps`, `loss_back`: only if the other direction has its own. `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
         """
         import polars as pl
 
@@ -136,6 +136,7 @@ def path(
     sets: Sequence[str] = (),
     duration: str | None = None,
     progress: Progress | None = None,
+    access: str | None = None,
     **keys: str | float,
 ) -> Path:
     """Compute the path between two places, or the `[path]` of a scenario.
@@ -147,13 +148,16 @@ def path(
         sets: overrides of the scenario's keys, each "KEY=VALUE".
         duration: time that the path covers; by default `[run] duration`.
         progress: callback (frames done, all frames); a progress bar by default.
-        keys: other keys of `[path]`: constellation, relay, handover, start, step, …
+        access: access profile, by name or file: added to the computed path of relay="starlink" or
+            "access", or with kind="access" the only source of the path, which then has no places.
+        keys: other keys of `[path]`: constellation, relay, dish, handover, start, step, …
 
     Raises:
         InputError: a place, key or value is wrong.
         RunError: there is no path between the places at any time.
     """
-    content: dict[str, str | float | None] = {"from": from_, "to": to, **keys}
+    profile = "profile" if keys.get("kind") == "access" else "access.profile"
+    content: dict[str, str | float | None] = {"from": from_, "to": to, profile: access, **keys}
     keyed = [
         f"path.{key}={json.dumps(value, ensure_ascii=False)}"
         for key, value in content.items()

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from skyhop import _core
 from skyhop.data.downloads import download, is_address
 from skyhop.data.places import ambiguity_note
+from skyhop.data.quantities import seconds_or_none
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError
 
@@ -132,8 +133,28 @@ def place_notes(resolved: Mapping[str, Any]) -> list[str]:
     return [note for note in map(ambiguity_note, dict.fromkeys(ends)) if note is not None]
 
 
-PATH_FILES = ("constellation", "gateways", "pops", "file")
-"""Keys of a path whose value may be the name of a file."""
+_PATH_FILES = ("constellation", "gateways", "pops", "file", "profile")
+
+
+def path_files(path: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a path's keys that may be names of files, by key."""
+    profile = path.get("access", {}).get("profile")
+    named = {**{key: path.get(key) for key in _PATH_FILES}, "access.profile": profile}
+    return {key: value for key, value in named.items() if value is not None}
+
+
+def is_seedless(path: Mapping[str, Any]) -> bool:
+    """Return whether the path of a checked scenario does not depend on the seed."""
+    if path["kind"] == "trace":
+        return True
+    if path.get("jitter") or path["kind"] == "access":
+        return False
+    if path["kind"] == "fixed":
+        return True
+    is_drawn = path["relay"] == "starlink" or "access" in path
+    outage = path["outage"]
+    has_constant_outages = outage in ("leoem", "none") or seconds_or_none(outage) is not None
+    return has_constant_outages and not is_drawn
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -87,15 +87,20 @@ def _varied(
 
 
 def _path_text(path: Mapping[str, Any]) -> str:
-    """Return a path as text: constellation, relay and places; path file; or RTT."""
+    """Return a path as text: constellation, relay and places; path file; access profile; RTT."""
     if path["kind"] == "fixed":
         return f"fixed, RTT {path['rtt']}" + (", with jitter" if path.get("jitter") else "")
     if path["kind"] == "trace":
         offset = f", from {path['offset']} on" if path.get("offset") else ""
         return f"{path['file']}{offset}"
+    jitter = ", with jitter" if path.get("jitter") else ""
+    if path["kind"] == "access":
+        return f"access profile {path['profile']}{jitter}"
     compat = "" if path["compat"] == "none" else f" (as {path['compat']})"
     ends = f"{path['from']} \N{RIGHTWARDS ARROW} {path['to']}"
-    return f"{path['constellation']}{compat}, {path['relay']}, {ends}"
+    profile = path.get("access", {}).get("profile")
+    access = f", access profile {profile}" if profile else ""
+    return f"{path['constellation']}{compat}, {path['relay']}{access}{jitter}, {ends}"
 
 
 def _handover_text(path: Mapping[str, Any]) -> str:
@@ -106,14 +111,23 @@ def _handover_text(path: Mapping[str, Any]) -> str:
 
 
 def _of_link(study: Study, run: PlannedRun, link: Mapping[str, Any], key: str) -> str:
-    """Return the rate or loss of a link; a default gives way to what a path file has."""
-    text = kind_text(link.get(key, ""))
-    if not text or run.resolved["path"]["kind"] != "trace" or link is not run.resolved["link"]:
+    """Return the rate or loss of a link; a default gives way to what the path has."""
+    text, path = kind_text(link.get(key, "")), run.resolved["path"]
+    origin = _measured(path)
+    if not text or not origin or link is not run.resolved["link"]:
         return text
     given = key in study.base.get("link", {}) or any(
         override.split("=")[0].strip() in ("link", f"link.{key}") for override in run.sets
     )
-    return text if given else f"of the path file, else {text}"
+    return text if given else f"of the {origin}, else {text}"
+
+
+def _measured(path: Mapping[str, Any]) -> str:
+    """Return the part of a path that may have rates and losses of its own; empty without one."""
+    if path["kind"] == "trace":
+        return "path file"
+    has_profile = path["kind"] == "access" or path.get("relay") == "starlink" or "access" in path
+    return "access profile" if has_profile else ""
 
 
 def _qdisc_texts(qdiscs: Sequence[str | Mapping[str, Any]]) -> list[str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
-from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import (
-    PATH_FILES,
     download_element_sets,
     forces_size,
+    is_seedless,
     load_cc_files,
+    path_files,
     path_sections,
 )
 from skyhop.data.toml import toml_text, toml_value
@@ -246,16 +246,12 @@ def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | Non
         return None
     keys = {key: value for key, value in path.items() if key != "during_outage"}
     what: dict[str, Any] = {"path": keys, "files": files, "core": core_digest()}
-    if path["kind"] == "constellation" or path.get("loop"):
+    is_computed = path["kind"] != "trace"
+    if is_computed or path.get("loop"):
         what["duration"] = resolved["run"]["duration"]
-    if path["kind"] == "constellation":
-        what["seed"] = None if _is_seedless(path) else resolved["run"]["seed"]
+    if is_computed:
+        what["seed"] = None if is_seedless(path) else resolved["run"]["seed"]
     return digest(what)
-
-
-def _is_seedless(path: Mapping[str, Any]) -> bool:
-    """Return whether a path does not depend on the seed; only outages can be random."""
-    return path["outage"] in ("leoem", "none") or seconds_or_none(path["outage"]) is not None
 
 
 def named_files(
@@ -268,7 +264,7 @@ def named_files(
     """
     found: dict[str, dict[str, str]] = {}
     for section, path in path_sections(resolved).items():
-        found[section] = digests.of({key: path.get(key) for key in PATH_FILES}, directory)
+        found[section] = digests.of(path_files(path), directory)
     elements = resolved.get("signal", {}).get("elements")
     if elements is not None:
         found["signal"] = digests.of({"elements": elements}, directory)

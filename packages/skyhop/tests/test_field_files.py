@@ -122,11 +122,14 @@ def test_capacities_are_the_rate_of_a_path(tmp_path: Path) -> None:
     path, used, _ = path_from_telemetry(store.read(["a"]), rtt="40 ms")
     assert used == "downlink_capacity_bps"
     assert path.frames["rate_bps"].to_list() == [10**6 * n for n in range(1, 6)]
+    assert path.header["dish"] == "to"
     latency: list[Sample] = [{TIME: (AT_S + n) * S, "probe_rtt_ms": 30.0} for n in range(1, 6)]
     store.append("a", latency)
     path, used, _ = path_from_telemetry(store.read(["a"]))
     assert used == "probe_rtt_ms"
     assert path.frames["rate_bps"].unique().sort().to_list() == [10**6 * n for n in range(1, 6)]
+    up, _, _ = path_from_telemetry(store.read(["a"]), direction="up")
+    assert (path.header["dish"], up.header["dish"]) == ("to", "from")
 
 
 OUTAGES = ((100.3, 0.52), (150.25, 24.5), (300.6, 0.88))

@@ -183,7 +183,10 @@ def test_a_repeat_knows_its_runs_by_what_was_run(tmp_path: Path) -> None:
     os.utime(seed / "summary.json", (1, 1))
     assert Mark(output, scenario, []).is_done(1, seed)
     sh.path("1,2", "5,6", duration="2 s").write(tmp_path / "trace.parquet")
-    assert not Mark(output, scenario, []).is_done(1, seed), "the path has changed"
+    changed = Mark(output, scenario, [])
+    assert not changed.is_done(1, seed), "the path has changed"
+    repeated_once(changed, scenario, output, force=True)
+    assert not Mark(output, scenario, ["path.loop=true"]).is_done(1, seed), "another path"
 
 
 def test_a_repeat_keeps_a_users_file(tmp_path: Path) -> None:

@@ -323,8 +323,11 @@ def _ends(run: RunRecord) -> str:
 
 def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     """Return the conditions of the runs as (name, distinct values)."""
-    names = ("constellation", "relay", "handover", "outage", "start")
-    facts = [(name, [_path_fact(run, name) for run in runs]) for name in names]
+    names = {
+        "constellation": "constellation", "relay": "relay", "access": "access profile",
+        "dish": "terminal at", "handover": "handover", "outage": "outage", "start": "start",
+    }  # fmt: skip
+    facts = [(title, [_path_fact(run, name) for run in runs]) for name, title in names.items()]
     facts += [
         ("link", [_link_fact(run, _part(run.scenario, "link")) for run in runs]),
         (
@@ -361,7 +364,8 @@ def _path_fact(run: RunRecord, name: str) -> str:
     header = run.path.header if run.path is not None else {}
     if name == "start" and header.get("source") == "fixed":
         return ""
-    return str(header.get(name) or _part(run.scenario, "path").get(name) or "")
+    given = _part(run.scenario, "path").get(name)
+    return str(header.get(name) or (given if isinstance(given, str) else ""))
 
 
 def _link_fact(run: RunRecord, link: Mapping[str, Any]) -> str:

@@ -170,7 +170,8 @@ def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
 def queue_text(queue: object) -> str:
     """Return what a queue's size in the scenario became, as text; empty in older runs.
 
-    Examples: "1 BDP = 827 kB, 546 packets (150 Mbit/s x 44.1 ms)", "100 packets = 151 kB".
+    Examples: "1 BDP = 827 kB, 546 packets (150 Mbit/s x 44.1 ms)", "100 packets = 151 kB". Of a
+    rate that varies, the text has the mean: "(mean 83.2 Mbit/s x 44.1 ms)".
     """
     if not isinstance(queue, Mapping) or not {"given", "bytes", "packets"} <= queue.keys():
         return ""
@@ -180,7 +181,8 @@ def queue_text(queue: object) -> str:
     if rate is None:
         return f"{given} = {size if given.endswith('packets') else packets}"
     times = "" if rtt is None else f" x {three_digits(rtt * 1e-3)} ms"
-    return f"{given} = {size}, {packets} ({_rate_text(rate)}{times})"
+    of_rate = f"mean {_rate_text(rate, 3)}" if queue.get("rate_varies") else _rate_text(rate)
+    return f"{given} = {size}, {packets} ({of_rate}{times})"
 
 
 def queue_texts(link: Mapping[str, Any]) -> list[str]:
@@ -221,10 +223,10 @@ def _bytes_text(size: float) -> str:
     return f"{three_digits(size / units.get(unit, 1))} {unit}"
 
 
-def _rate_text(bps: float) -> str:
+def _rate_text(bps: float, digits: int = 6) -> str:
     units = {"Gbit/s": 1e9, "Mbit/s": 1e6, "kbit/s": 1e3}
     unit = next((unit for unit, factor in units.items() if bps >= factor), "bit/s")
-    return f"{bps / units.get(unit, 1):.6g} {unit}"
+    return f"{bps / units.get(unit, 1):.{digits}g} {unit}"
 
 
 def _scaled(factor: float) -> Callable[[float], str]:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 _OURS = "skyhop:"
 
+RELAYS = ("isl", "bent-pipe", "access", "starlink", "geo")
+"""Relays of computed paths."""
+
 
 def examples(incomplete: str) -> list[str]:
     """Complete examples, and scenario files in the current directory."""
@@ -30,6 +33,13 @@ def constellations(incomplete: str) -> list[str]:
     from skyhop import _core
 
     return _beginning((entry.name for entry in _core.list_constellations()), incomplete)
+
+
+def access_profiles(incomplete: str) -> list[str]:
+    """Complete access profiles that come with skyhop, and files in the current directory."""
+    from skyhop import _core
+
+    return _with_files([entry.name for entry in _core.list_access()], incomplete, ".toml")
 
 
 def applications(incomplete: str) -> list[str]:

@@ -77,6 +77,36 @@ def _whole(entry: ConstellationEntry) -> dict[str, object]:
 
 
 @app.command()
+def access(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="An access profile, to show its source.",
+            autocompletion=completion.access_profiles,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the access profiles of paths, or show the measurements behind one."""
+    from skyhop import _core
+    from skyhop.cli.tables import print_wrapped
+    from skyhop.data.near_names import did_you_mean
+    from skyhop.errors import InputError
+
+    known = _core.list_access()
+    entries = [entry for entry in known if name is None or entry.name == name]
+    if not entries:
+        hint = did_you_mean(str(name), [entry.name for entry in known])
+        raise InputError(f'"{name}" is not in the list of skyhop list access{hint}')
+    if as_json or name is None:
+        _print(entries, as_json)
+    else:
+        print_wrapped(entries[0].description)
+        print_wrapped(entries[0].source)
+
+
+@app.command()
 def sites(
     name: Annotated[
         str | None,

@@ -51,7 +51,8 @@ def path_from_telemetry(
         field: the latency to use; by default the first of `LATENCIES` that has values.
         from_: name of the end that sent the probes, for the path's header.
         to: name of the other end, for the path's header.
-        direction: direction whose capacity is the path's rate, if the telemetry has it.
+        direction: direction from `from_` to `to`, with "down" the terminal is at `to`; its capacity
+            is the path's rate, if the telemetry has it.
         rtt: round-trip time of telemetry without a latency.
 
     Returns:
@@ -70,7 +71,7 @@ def path_from_telemetry(
     if direction not in CAPACITIES:
         raise InputError(f'--direction: expected down or up, not "{direction}"')
     capacity = CAPACITIES[direction]
-    options = {"rtt": rtt} if rtt is not None else {}
+    options = {"direction": direction} | ({} if rtt is None else {"rtt": rtt})
     with Scratch() as directory:
         file = directory / "telemetry.csv"
         if field is None and not _has(frame, *LATENCIES) and _has(frame, capacity):

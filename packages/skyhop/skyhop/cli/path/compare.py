@@ -32,8 +32,6 @@ Examples:
   skyhop path compare monday.parquet tuesday.parquet -o days.pdf --width one-column
 """  # noqa: E501
 
-_RELAYS = ("isl", "bent-pipe", "access", "geo")
-
 
 def compare(
     sources: Annotated[
@@ -154,7 +152,7 @@ def _keys_of(what: str) -> dict[str, Any]:
     geo:LONGITUDE stands for a constellation of one satellite, with the relay geo.
     """
     constellation, _, relay = what.rpartition(":")
-    if relay in _RELAYS:
+    if relay in completion.RELAYS:
         return {"relay": relay} | ({"constellation": constellation} if constellation else {})
     return {"constellation": what} | ({"relay": "geo"} if what.startswith("geo:") else {})
 

@@ -25,6 +25,10 @@ Examples:
 
   skyhop path --from Seattle --to Denver --relay access --constellation starlink.tle.gz -o access.parquet
 
+  skyhop path --from Seattle --to Denver --relay starlink --duration "5 min" -o as-measured.parquet
+
+  skyhop path --kind access --access starlink --duration "5 min" -o without-places.parquet
+
   skyhop path scenario.toml -o path.parquet
 
   skyhop path import ping.txt --format ping -o path.parquet   (see skyhop path import --help)
@@ -36,7 +40,7 @@ its --help.
 
 _OTHER_OPTIONS = {
     *("output", "scenario", "from_", "to", "duration", "sets", "force_size", "plot", "panel"),
-    *("width", "height", "footer"),
+    *("width", "height", "footer", "access"),
 }
 """Options of `compute` that are not keys of `[path]`, or have another name there."""
 
@@ -60,8 +64,24 @@ def compute(
     relay: Annotated[
         str | None,
         typer.Option(
-            help="Relay of the path: isl, bent-pipe, access or geo.",
-            autocompletion=completion.one_of("isl", "bent-pipe", "access", "geo"),
+            help="Relay of the path: isl, bent-pipe, access, starlink or geo.",
+            autocompletion=completion.one_of(*completion.RELAYS),
+        ),
+    ] = None,
+    access: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Access profile (skyhop list access), or a TOML file: for --relay starlink or "
+            "access, or alone with --kind access.",
+            autocompletion=completion.access_profiles,
+        ),
+    ] = None,
+    dish: Annotated[
+        str | None,
+        typer.Option(
+            help="End at which the terminal is: from (the default) or to.",
+            autocompletion=completion.one_of("from", "to"),
         ),
     ] = None,
     constellation: Annotated[
@@ -138,11 +158,15 @@ def compute(
     ] = None,
     pops: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="For --relay access: list of points of presence."),
+        typer.Option(
+            metavar="LIST", help="For --relay access and starlink: list of points of presence."
+        ),
     ] = None,
     fibre_stretch: Annotated[
         float | None,
-        typer.Option(help="For --relay access: ratio of fibre length to great-circle distance."),
+        typer.Option(
+            help="For --relay access and starlink: ratio of fibre length to great-circle distance."
+        ),
     ] = None,
     grid_period: Annotated[
         str | None,
@@ -153,7 +177,7 @@ def compute(
         typer.Option(metavar="TIME", help="For grid policies: offset of the grid in each minute."),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Kind of path: constellation, fixed or trace.")
+        str | None, typer.Option(help="Kind of path: constellation, fixed, trace or access.")
     ] = None,
     rtt: Annotated[
         str | None, typer.Option(metavar="TIME", help="For --kind fixed: round-trip time.")
@@ -180,7 +204,8 @@ def compute(
     import skyhop
     from skyhop.errors import InputError
 
-    if scenario is None and from_ is None and to is None and not given and not sets:
+    is_named = from_ is not None or to is not None or access is not None
+    if scenario is None and not is_named and not given and not sets:
         raise InputError("nothing to compute: give --from and --to, or a scenario file")
     figure = figure_file_or_none(plot, width, height, footer=footer)
     with progress_bar("computing the path") as progress:
@@ -191,6 +216,7 @@ def compute(
             sets=with_size(sets, force_size=force_size),
             duration=duration,
             progress=progress,
+            access=access,
             **given,
         )
     if trace.account is not None:

@@ -42,6 +42,7 @@ def constellations_page() -> str:
         "[paths](../how-to/paths.md).",
         "### Sources\n\n" + "\n\n".join(sources),
         "## Sites\n\n" + entries(_core.list_sites()),
+        "## Access profiles {#access-profiles}\n\n" + entries(_core.list_access()),
         "## Handover policies {#handover-policies}\n\n" + entries(_core.list_handovers()),
         "[Relays and handover policies](../explanation/relays-and-handovers.md) compares them.",
     )

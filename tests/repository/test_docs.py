@@ -81,11 +81,14 @@ def test_simulated_examples_run(skyhop: Skyhop, tmp_path: Path, example: Path) -
 
 
 def test_the_ends_of_a_dish_are_as_the_documentation_says(skyhop: Skyhop, tmp_path: Path) -> None:
-    example = ROOT / "examples" / "download-to-a-dish.toml"
-    done = skyhop("sim", example, *SHORT, "--set", "flow.2.start=0 s", "-o", "computed")
-    assert done.returncode == 0, done.stderr
-    down, _, up = goodputs_mbps(tmp_path / "computed")
-    assert up < 15 < down < 150, "the rates of [link] and [link.back]"
+    for name, late in (("download-to-a-dish", 2), ("upload-from-a-dish", 1)):
+        example = ROOT / "examples" / f"{name}.toml"
+        done = skyhop("sim", example, *SHORT, "--set", f"flow.{late}.start=0 s", "-o", name)
+        assert done.returncode == 0, done.stderr
+        first, *_, last = goodputs_mbps(tmp_path / name)
+        up, down = sorted((first, last))
+        assert up < 15 < down < 150, "the rates of [link] and [link.back]"
+        assert (first == down) == (name == "download-to-a-dish")
 
     log = "ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms\n"
     log += "".join(f"4,40,20,20,0,0,{t_ms}\n" for t_ms in range(0, 5000, 100))
@@ -100,6 +103,11 @@ def test_the_ends_of_a_dish_are_as_the_documentation_says(skyhop: Skyhop, tmp_pa
         assert done.returncode == 0, done.stderr
         (goodput_mbps,) = goodputs_mbps(tmp_path / direction)
         assert rate / 2 < goodput_mbps < rate
+        # With the key, the direction of the import does not matter.
+        done = skyhop("sim", "measured.toml", *SHORT, "--set", "path.dish=from", "-o", "turned")
+        assert done.returncode == 0, done.stderr
+        (goodput_mbps,) = goodputs_mbps(tmp_path / "turned")
+        assert 2 < goodput_mbps < 4
 
 
 def goodputs_mbps(run: Path) -> list[float]:

@@ -47,7 +47,8 @@ class Path:
         `nodes`: node ids from end to end, -1 for `from` and -2 for `to`; empty if not known.
         `hop_delay_ns`: delay of each hop between these nodes. `delay_ns`, `delay_back_ns`: one-way
         delays in both directions, null without a path. `rate_bps`, `loss` (0 to 1): null if not
-        measured; `rate_back_bps`, `loss_back`: only if the other direction has its own. `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
+        measured; `rate_back_bps`, `loss_back`: only if the other direction has its own.
+        `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
         """
         import polars as pl
 

@@ -59,7 +59,6 @@ impl NamedScenario {
                 Some(_) => Ok(()),
             };
         self.check_dish(path, key)?;
-        let has_profile = path.kind.profile().is_some();
         if let Some(jitter) = path.kind.jitter() {
             let rtt = match &path.kind {
                 PathKind::Fixed(path) => path.rtt,
@@ -75,10 +74,6 @@ impl NamedScenario {
                 if path.step == Duration::ZERO {
                     let what = "is 0 s; expected a time above zero";
                     return Err(self.key_error(format!("{key}.step"), what));
-                }
-                if has_profile && path.outage() != "none" {
-                    let what = "has no effect with an access profile, which has holes of its own; remove it";
-                    return Err(self.key_error(format!("{key}.outage"), what));
                 }
                 Ok(())
             }

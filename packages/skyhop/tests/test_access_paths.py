@@ -52,7 +52,8 @@ def test_a_profile_gives_a_path_alone_or_over_satellites(tmp_path: Path) -> None
     turned = sh.path(_ENDS["to"], _ENDS["from"], relay="starlink", dish="to", duration="40 s")
     assert (turned.header["from"]["name"], turned.header["dish"]) == ("Seattle, US", "to")
     assert turned.frames["delay_ns"].equals(drawn.frames["delay_back_ns"])
-    assert turned.segments.equals(drawn.segments)
+    # The waits, which may differ between the directions, are on the terminal's link.
+    assert turned.segments.drop("user_link_ns").equals(drawn.segments.drop("user_link_ns"))
 
 
 def test_the_command_line_takes_profiles(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -201,17 +201,6 @@ fn wrong_profiles_are_named() {
 }
 
 #[test]
-fn an_outage_model_does_not_go_with_a_profile() {
-    let path = "from = \"Victoria\"\nto = \"Seattle\"\nrelay = \"starlink\"\n";
-    let found = error(&format!("{path}outage = \"starlink\""));
-    assert!(
-        found.starts_with("x.toml: path.outage: has no effect with an access profile"),
-        "{found}"
-    );
-    assert!(error(&format!("{path}outage = \"none\"\nstep = \"0 s\"")).contains("path.step"));
-}
-
-#[test]
 fn jitter_is_checked_against_the_computed_delays() {
     let path = "from = \"Victoria\"\nto = \"Seattle\"\nrelay = \"access\"\n";
     let below = error(&format!("{path}jitter = {{ below = \"900 ms\" }}"));

@@ -114,8 +114,8 @@ fn each_direction_of_a_profile_has_its_own_values() {
         // The profile has no rate up: that of [link] holds.
         assert_eq!(up.rate[0].value, Rate::from_bits_per_second(150_000_000));
         assert_eq!(down.rate[0].value, Rate::from_bits_per_second(80_000_000));
-        assert_eq!(up.loss[0].value.fraction(), 0.0);
-        assert!((down.loss[0].value.fraction() - 0.01).abs() < 1e-12);
+        assert_eq!(up.loss[0].value.mean(), 0.0);
+        assert!((down.loss[0].value.mean() - 0.01).abs() < 1e-12);
     }
 }
 

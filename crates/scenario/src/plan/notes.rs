@@ -112,11 +112,11 @@ fn replaced_values(key: &str, link: &LinkSection, trace: &PathTrace) -> Vec<Stri
     ];
     for (name, loss, of) in losses {
         if let (Some(loss), Some(mean)) = (loss, mean(trace, of)) {
-            let given = match loss {
-                Loss::Independent(_) => format!("\"{loss}\""),
-                Loss::GilbertElliott(_) => format!("{loss} (mean {:.2} %)", loss.mean() * 100.0),
+            let of_bursts = match loss {
+                Loss::Independent(_) => String::new(),
+                Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
             };
-            tell(name, given, "loss", format!("{:.2} %", mean * 100.0));
+            tell(name, format!("{loss}{of_bursts}"), "loss", format!("{:.2} %", mean * 100.0));
         }
     }
     notes

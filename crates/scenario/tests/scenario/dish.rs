@@ -191,7 +191,7 @@ fn wrong_profiles_are_named() {
         ),
         (
             "from = \"Victoria\"\nto = \"Seattle\"\nrelay = \"starlink\"\naccess.profil = \"starlink\"".to_owned(),
-            "path.access: unknown field `profil`",
+            "path.access.profil: unknown field `profil`",
         ),
     ] {
         let found = error(&path);

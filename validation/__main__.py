@@ -16,6 +16,7 @@ COMMANDS = {
     "same-results": ("same_results", "two builds simulate the same, to the last bit"),
     "reference": ("reference", "download of the published files that results are compared with"),
     "measured-paths": ("measured_paths", "published measurements as path files and frames"),
+    "pings": ("pings", "senders over paths that are rebuilt from fewer pings"),
     "validate": ("validate", "docs/results/validation.md, or some of its sections"),
     "this-kernel": ("this_kernel", "simulator and this machine's kernel over a fixed path"),
     "kernels": ("linux.engines", "simulator, and kernels of Linux in virtual time"),

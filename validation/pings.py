@@ -153,22 +153,23 @@ def leocc_cases(place: Path) -> Iterator[Case]:
     original = place / "leocc.parquet"
     rebuilt_paths.write_path(curves, end_ns, original)
     queue_bytes = _bdp_bytes(original)
-    files = {("", "original"): original}
+    yield from _trace_cases("", "original", original, queue_bytes)
     for interval_ms in LEOCC_MS:
+        interval, stem = f"{interval_ms} ms", place / f"leocc-{interval_ms}"
         pings = probed(curves, end_ns, interval_ms * 1_000_000)
-        for way, file in _rebuilt(pings, end_ns, place / f"leocc-{interval_ms}"):
-            files[f"{interval_ms} ms", way] = file
-        if interval_ms < FITTED_FROM_MS:
-            continue
-        profile = _fit(pings, place / f"leocc-{interval_ms}.csv")
-        path = {"kind": "access", "profile": str(profile)}
-        for seed, _ in enumerate(OFFSETS_S, 1):
-            yield Case("LeoCC", f"{interval_ms} ms", PROFILE, path, None, queue_bytes, seed)
-    for (interval, way), file in files.items():
-        rtt_ns = rebuilt_paths.mean_rtt_ns(skyhop.read_path(file), RUN_S * 10**9)
-        for offset_s in OFFSETS_S:
-            path = {"kind": "trace", "file": str(file), "offset": f"{offset_s} s"}
-            yield Case("LeoCC", interval, way, path, rtt_ns, queue_bytes)
+        for way, file in _rebuilt(pings, end_ns, stem):
+            yield from _trace_cases(interval, way, file, queue_bytes)
+        if interval_ms >= FITTED_FROM_MS:
+            path = {"kind": "access", "profile": str(_fit(pings, stem.with_suffix(".csv")))}
+            for seed, _ in enumerate(OFFSETS_S, 1):
+                yield Case("LeoCC", interval, PROFILE, path, None, queue_bytes, seed)
+
+
+def _trace_cases(interval: str, way: str, file: Path, queue_bytes: int) -> Iterator[Case]:
+    rtt_ns = rebuilt_paths.mean_rtt_ns(skyhop.read_path(file), RUN_S * 10**9)
+    for offset_s in OFFSETS_S:
+        path = {"kind": "trace", "file": str(file), "offset": f"{offset_s} s"}
+        yield Case("LeoCC", interval, way, path, rtt_ns, queue_bytes)
 
 
 def leocc_curves() -> tuple[tuple[Curve, Curve], int]:
@@ -226,8 +227,7 @@ def victoria_cases(place: Path) -> Iterator[Case]:
             stem = place / f"victoria-{number}-{nth}"
             for way, file in _rebuilt(part.each(nth), end_ns, stem):
                 yield _case(interval, way, file, queue_bytes)
-            profile = _fit(log.each(nth), stem.with_suffix(".csv"))
-            path = {"kind": "access", "profile": str(profile)}
+            path = {"kind": "access", "profile": str(_fit(log.each(nth), stem.with_suffix(".csv")))}
             yield Case("Victoria", interval, PROFILE, path, None, queue_bytes)
 
 

@@ -15,7 +15,7 @@ import typer
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
 from skyhop.figures import save
-from validation import films_in_browsers, leoem, pages, this_kernel
+from validation import films_in_browsers, leoem, pages, pings, this_kernel
 from validation.bench import calls, kernel, sim
 from validation.linux import chance, engines, scenarios, short, traces
 
@@ -107,6 +107,8 @@ def values(executor: Executor) -> dict[str, object]:
         "readings": on_linux(lambda: scenarios.reading_table(rows())),
         "not_modelled": on_linux(not_modelled),
         "satcp": lambda: leoem.satcp_table(executor),
+        "pings_head": pings.HEAD,
+        "pings": lambda: pings.table(executor),
         "fixed": lambda: this_kernel.fixed_table(executor),
         "stalls": lambda: this_kernel.stalls_table(executor),
         "orbit": orbit,

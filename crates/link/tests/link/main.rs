@@ -2,4 +2,5 @@
 
 mod against_reference;
 mod behaviour;
+mod dama;
 mod reference;

@@ -168,6 +168,9 @@ fn check_schedule(schedule: &LinkSchedule) -> Result<(), Unsupported> {
     if schedule.dismantled.iter().any(|hop| hop.queue) {
         return not("path", "hops are removed together with the packets queued at them");
     }
+    if schedule.dama.is_some() {
+        return not("link.dama", "capacity is assigned on demand");
+    }
     if schedule.burst > Bytes::ZERO && schedule.burst < LARGEST_PACKET {
         return not("link.burst", "it is smaller than a packet");
     }
@@ -277,7 +280,7 @@ fn change_times(
 #[cfg(test)]
 mod tests {
     use skyhop_host::tc::{Netem, TcQdisc};
-    use skyhop_link::{Dismantled, FifoConfig, Limit, Outage, Piece};
+    use skyhop_link::{DamaConfig, Dismantled, FifoConfig, Limit, Outage, Piece};
     use skyhop_units::Ratio;
 
     use super::*;
@@ -466,6 +469,10 @@ mod tests {
                 "path: hops are removed together with",
             ),
             (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it is smaller"),
+            (
+                refused(|c| c.schedule.dama = Some(DamaConfig::default())),
+                "link.dama: capacity is assigned on demand",
+            ),
             (refused(|c| c.queue = Limit::Packets(1 << 40)), "link.queue: it is larger than"),
         ] {
             assert!(found.starts_with(expected), "{found}");

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
-use skyhop_link::{DelayPiece, Dismantled, Limit, Outage, Piece};
+use skyhop_link::{DamaConfig, DelayPiece, Dismantled, Limit, Outage, Piece};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_scenario::parse_scenario;
+use skyhop_scenario::{ScenarioError, parse_scenario};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 fn ms(ms: u64) -> Duration {
@@ -25,11 +25,13 @@ fn mbit(rate: u64) -> Rate {
 }
 
 fn experiment(text: &str) -> Experiment {
+    checked(text).unwrap()
+}
+
+fn checked(text: &str) -> Result<Experiment, ScenarioError> {
     let no_places = |name: &str| Err(format!("no place {name}"));
-    parse_scenario(text, "x.toml", &[])
-        .unwrap()
+    parse_scenario(text, "x.toml", &[])?
         .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
-        .unwrap()
 }
 
 fn frame(at: u64, nodes: &[i32], hops_ms: &[u64], events: Vec<PathEvent>) -> Frame {
@@ -88,6 +90,46 @@ fn the_other_direction_may_have_its_own() {
     assert_eq!(built.links[0].back.queue, Limit::Packets(10));
     assert_eq!(built.links[0].back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
     assert_eq!(built.links[0].back.schedule.loss.len(), 1);
+}
+
+#[test]
+fn capacity_on_demand_belongs_to_the_direction_that_has_the_key() {
+    let fixed = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+    let of = |keys: &str| {
+        let link = experiment(&format!("{fixed}{keys}")).links.remove(0);
+        (link.forward.schedule.dama, link.back.schedule.dama)
+    };
+    let default = DamaConfig::default();
+    let slow = DamaConfig { frame: ms(100), ..default };
+    assert_eq!(of(""), (None, None));
+    assert_eq!(of("[link.back.dama]"), (None, Some(default)));
+    assert_eq!(of("[link.dama]\nframe = \"100 ms\""), (Some(slow), None));
+    assert_eq!(
+        of("[link]\ndama = {}\nback = { dama = { frame = \"100 ms\" } }"),
+        (Some(default), Some(slow),)
+    );
+    let refused = |keys: &str| checked(&format!("{fixed}{keys}")).unwrap_err().to_string();
+    assert_eq!(
+        refused("[link.back]\ndama = { drain = \"0 s\" }"),
+        "x.toml: link.back: dama: drain is 0 s; expected the time in which a request clears the backlog"
+    );
+    for keys in ["dama = {}", "back = { dama = {} }"] {
+        let error = refused(&format!("[link]\nqueues = \"per-hop\"\n{keys}"));
+        assert!(error.contains("link.queues: \"per-hop\" does not go with link.dama"), "{error}");
+    }
+}
+
+#[test]
+fn the_resolved_scenario_has_capacity_on_demand_only_where_it_is_given() {
+    let fixed = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+    let json = |keys: &str| {
+        parse_scenario(&format!("{fixed}{keys}"), "x.toml", &[]).unwrap().scenario.to_json()
+    };
+    assert!(!json("[link.back]\nrate = \"5 Mbit/s\"").to_string().contains("dama"));
+    let given = &json("[link.back]\ndama = { window = \"1 s\" }")["link"];
+    assert_eq!(given["back"]["dama"]["window"], "1 s");
+    assert_eq!(given["back"]["dama"]["frame"], "40 ms");
+    assert!(given.get("dama").is_none(), "{given}");
 }
 
 #[test]

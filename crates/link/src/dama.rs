@@ -159,7 +159,7 @@ impl Dama {
         let request = self.request(backlog);
         self.requests.push_back(request);
         let is_due = self.requests.len() as u64 > self.delay_frames;
-        let granted = self.requests.pop_front_if(|_| is_due).unwrap_or(0);
+        let granted = if is_due { self.requests.pop_front().unwrap_or(0) } else { 0 };
         let DamaConfig { minimum, maximum, .. } = self.config;
         let allowed = granted.clamp(minimum.as_u64(), maximum.as_u64());
         self.left = self.left.min(0).saturating_add(as_signed(allowed)).min(as_signed(backlog));

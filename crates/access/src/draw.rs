@@ -245,18 +245,17 @@ impl<'d> Drawing<'d> {
     fn outages(&self) -> Vec<PathEvent> {
         let Some(outages) = &self.profile.outages else { return Vec::new() };
         let mut stream = self.stream(Part::Outages);
-        let mut events = Vec::new();
-        let mut at = Instant::START;
-        while outages.per_hour > 0.0 {
-            at += Duration::from_secs_f64(stream.exponential() * 3_600.0 / outages.per_hour);
-            if at >= self.end {
-                break;
-            }
+        let mut next = |after: Instant| {
+            // An exponential time over a rate of zero lasts longer than any path.
+            let wait_s = stream.exponential() * 3_600.0 / outages.per_hour;
+            let at = after + Duration::from_secs_f64(wait_s.min(1e9));
             let outage = Duration::from_secs_f64(stream.value(&outages.lasts_ms) / 1e3);
-            events.push(PathEvent { at, kind: PathEventKind::Reroute, hop: None, outage });
-            at += outage;
-        }
-        events
+            PathEvent { at, kind: PathEventKind::Reroute, hop: None, outage }
+        };
+        let first = next(Instant::START);
+        let following = |last: &PathEvent| Some(next(last.at + last.outage));
+        let events = std::iter::successors(Some(first), following);
+        events.take_while(|event| event.at < self.end).collect()
     }
 
     /// Capacity of one direction, bit/s; no steps if the profile has none.

@@ -231,10 +231,10 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), String> {
-        if let Some(grid) = &self.grid {
-            if grid.period < Duration::from_secs(1) {
-                return Err(format!("grid.period is {}; expected at least 1 s", grid.period));
-            }
+        if let Some(grid) = &self.grid
+            && grid.period < Duration::from_secs(1)
+        {
+            return Err(format!("grid.period is {}; expected at least 1 s", grid.period));
         }
         if let Some(RoundTrip { floor_ms, wait_ms }) = &self.round_trip {
             floor_ms.check(0.0).map_err(|what| format!("round_trip.floor_ms: {what}"))?;

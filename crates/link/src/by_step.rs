@@ -4,6 +4,7 @@
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
+use crate::dama::{Dama, DamaConfig};
 use crate::link_tail::{LinkTail, ScheduledLoss};
 use crate::qdisc::{AnyQdisc, Backlog, Limit, Qdisc, QueueDiscipline, Queued, ReadTcp};
 use crate::stats::Verdicts;
@@ -14,6 +15,8 @@ pub(crate) struct ByStep<P> {
     factory: QdiscFactory<P>,
     qdisc: AnyQdisc<P>,
     service: ServiceState,
+    /// Demand assignment of the transmitter's capacity. Boxed, as few links have it.
+    dama: Option<Box<Dama>>,
     /// The packet being transmitted, if it will be lost at the end of its transmission.
     scheduled_loss: Option<Box<ScheduledLoss<P>>>,
     transmitted_bytes: Bytes,
@@ -45,8 +48,8 @@ enum ServiceState {
     Idle,
     /// Packets wait for the rate to become positive at `opens`.
     Closed { opens: Instant, earliest_arrival: Instant },
-    /// Packets wait because the discipline holds them back until `until`; a packet that arrives now may go at
-    /// once.
+    /// Packets wait because the discipline or demand assignment holds them back until `until`; with a discipline, a
+    /// packet that arrives now may go at once.
     Held { until: Instant, earliest_arrival: Instant },
     /// A packet is being transmitted. As the schedule is known, it is decided whether the packet arrives: the
     /// packet is already in the delay line, or it is the `scheduled_loss`.
@@ -54,9 +57,15 @@ enum ServiceState {
 }
 
 impl<P> ByStep<P> {
-    pub(crate) fn new(factory: QdiscFactory<P>) -> Self {
-        let (service, transmitted_bytes) = (ServiceState::Idle, Bytes::ZERO);
-        Self { qdisc: factory.make(), factory, service, scheduled_loss: None, transmitted_bytes }
+    pub(crate) fn new(factory: QdiscFactory<P>, dama: Option<DamaConfig>) -> Self {
+        Self {
+            qdisc: factory.make(),
+            factory,
+            service: ServiceState::Idle,
+            dama: dama.map(|config| Box::new(Dama::new(config))),
+            scheduled_loss: None,
+            transmitted_bytes: Bytes::ZERO,
+        }
     }
 
     /// Let the queue read TCP headers; call it while the queue is empty.
@@ -97,6 +106,9 @@ impl<P> ByStep<P> {
         verdicts: &mut Verdicts<P>,
     ) {
         let now = queued.since;
+        if let Some(dama) = &mut self.dama {
+            dama.arrive(now, queued.packet.wire_size, self.qdisc.backlog().bytes);
+        }
         self.qdisc.enqueue(queued, verdicts);
         if matches!(self.service, ServiceState::Idle | ServiceState::Held { .. }) {
             self.serve_next(now, false, tail, verdicts);
@@ -219,21 +231,37 @@ impl<P> ByStep<P> {
         tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
+        if let Some(dama) = &mut self.dama {
+            let opens = dama.opens(at, self.qdisc.backlog().bytes);
+            if opens > at {
+                self.hold(opens, tail);
+                return;
+            }
+        }
         let Some(queued) = self.qdisc.dequeue(at, verdicts) else {
             if self.qdisc.backlog().packets == 0 {
                 self.become_idle(at);
             } else {
                 let until = self.qdisc.ready();
                 debug_assert!(until > at, "what is ready is served");
-                let earliest_arrival = tail.line.earliest_arrival_from(until);
-                self.service = ServiceState::Held { until, earliest_arrival };
+                self.hold(until, tail);
             }
             return;
         };
         let wire_size = queued.packet.wire_size;
+        if let Some(dama) = &mut self.dama {
+            dama.leave(wire_size);
+        }
         let ends = tail.transmit(at, wire_size, back_to_back);
         self.service = ServiceState::Busy { ends, wire_size };
         self.scheduled_loss = tail.send(ends, queued);
+    }
+
+    /// Let the waiting packets wait until `until`.
+    #[inline]
+    fn hold(&mut self, until: Instant, tail: &LinkTail<P>) {
+        let earliest_arrival = tail.line.earliest_arrival_from(until);
+        self.service = ServiceState::Held { until, earliest_arrival };
     }
 
     #[inline]

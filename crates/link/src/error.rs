@@ -25,6 +25,9 @@ pub enum LinkError {
         /// The parameter, what is wrong with its value, and what is allowed.
         fault: String,
     },
+    /// A parameter of demand assignment has an invalid value.
+    #[error("dama: {0}")]
+    Dama(String),
     /// No packet would fit into the queue, so that all would be lost.
     #[error("the queue limit is zero, which no packet fits; give at least one packet")]
     NoQueue,

@@ -11,6 +11,7 @@
 //!    at once; at rate zero no transmission begins or progresses. The packet being transmitted no longer counts
 //!    towards the queue's limit. The discipline may mark ECN-capable packets instead of dropping them, let
 //!    packets of one flow overtake another's, and hold packets back while the transmitter is free.
+//!    With demand assignment ([`DamaConfig`]) packets leave only when a frame begins, as far as a grant lets them.
 //! 2. **Random loss** with the probability that holds when the transmission ends: independent from packet to packet,
 //!    or in bursts ([`GilbertElliott`]). Bursts in time are a property of the link: when they begin and end does not
 //!    depend on the packets.
@@ -68,6 +69,7 @@
 
 mod by_step;
 mod config;
+mod dama;
 mod delay_line;
 mod error;
 mod fabric;
@@ -86,6 +88,7 @@ mod timeline;
 mod transmitter;
 
 pub use config::LinkConfig;
+pub use dama::DamaConfig;
 pub use error::{LinkError, ScheduleError};
 pub use fabric::Fabric;
 pub use link::Link;

@@ -51,10 +51,13 @@ impl<P> Link<P> {
             return Err(LinkError::NoQueue);
         }
         config.qdisc.check()?;
+        config.schedule.dama.map_or(Ok(()), |dama| dama.check())?;
         let queue = match &config.qdisc {
             // Computed arrivals cannot be undone, so a fifo whose queue may be dismantled is run step by step.
+            // What demand assignment grants depends on later packets.
             QueueDiscipline::Fifo(fifo)
                 if fifo.decides_on_arrival()
+                    && config.schedule.dama.is_none()
                     && config.schedule.dismantled.iter().all(|hop| !hop.queue) =>
             {
                 QueueModel::OnArrival(OnArrival::new(limit))
@@ -62,7 +65,7 @@ impl<P> Link<P> {
             qdisc => {
                 let factory =
                     QdiscFactory { qdisc: qdisc.clone(), limit, seed: config.seed, read_tcp: None };
-                QueueModel::ByStep(Box::new(ByStep::new(factory)))
+                QueueModel::ByStep(Box::new(ByStep::new(factory, config.schedule.dama)))
             }
         };
         Self::with_queue(config, limit, queue)

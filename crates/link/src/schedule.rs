@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::DuringOutage;
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
-use crate::ScheduleError;
 use crate::loss::Loss;
 use crate::timeline::{Begins, index_at};
+use crate::{DamaConfig, ScheduleError};
 
 /// A value that holds from `from` until the next piece begins.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -78,6 +78,9 @@ pub struct LinkSchedule {
     /// At zero every packet takes its wire size divided by the rate.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub burst: Bytes,
+    /// Frames and requests through which the transmitter gets its capacity, instead of having it all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dama: Option<DamaConfig>,
 }
 
 fn is_zero(bytes: &Bytes) -> bool {
@@ -120,6 +123,7 @@ impl LinkSchedule {
             dismantled: Vec::new(),
             during_outage: DuringOutage::Drop,
             burst: Bytes::ZERO,
+            dama: None,
         }
     }
 

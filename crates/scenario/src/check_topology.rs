@@ -46,6 +46,12 @@ impl NamedScenario {
         if !self.changes_of(PATH_LINK).is_empty() {
             return no("goes with no [[change]] of the path");
         }
+        let back = link.back.as_ref().and_then(|back| back.dama.as_ref());
+        if link.keys.dama.as_ref().or(back).is_some() {
+            return no(
+                "does not go with link.dama: a path has one return channel, not one at each hop",
+            );
+        }
         if signal.source == SignalSource::Blind {
             return no("does not go with signal.source = \"blind\"");
         }

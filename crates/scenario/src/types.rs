@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
-use skyhop_link::{Loss, QueueDiscipline};
+use skyhop_link::{DamaConfig, Loss, QueueDiscipline};
 use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
     Relay, cc_language, layered, one_line, shipped_card,
@@ -418,6 +418,11 @@ layered! {
         /// `rate` would have carried during the pause. Default: no burst.
         #[serde(skip_serializing_if = "Option::is_none")]
         burst: Option<Bytes> = None,
+        /// Demand assignment (DAMA) of this direction's capacity, as over a geostationary satellite's return channel:
+        /// packets leave in frames, and the terminal asks for capacity. Default: none. Applies to the direction
+        /// from -> to only, unless `back` has its own `dama`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dama: Option<DamaConfig> = None,
     }
 }
 
@@ -429,7 +434,7 @@ pub struct LinkSection {
     #[serde(flatten, serialize_with = "serialize_link_values")]
     #[schemars(with = "LinkValues")]
     pub keys: LinkKeys,
-    /// Keys in which the direction to -> from differs. Default: the same as from -> to, but without loss.
+    /// Keys in which the direction to -> from differs. Default: the same as from -> to, but without loss and `dama`.
     pub back: Option<LinkKeys>,
     /// Place of the queues: "path" (one queue for all hops together) or "per-hop" (one queue for
     /// each hop). Only `[link]` has this key.

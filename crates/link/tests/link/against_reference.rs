@@ -125,6 +125,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             dismantled,
             during_outage,
             burst: Bytes::ZERO,
+            dama: None,
         };
         LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed }
     })
@@ -160,33 +161,33 @@ fn train() -> impl Strategy<Value = Vec<Offered>> {
 
 /// Times at which a driver polls, in addition to the end.
 #[derive(Debug, Clone, Copy)]
-enum Polling<'a> {
+pub enum Polling<'a> {
     At(&'a BTreeSet<u64>),
     OnWakeup,
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Observed {
+pub struct Observed {
     outcomes: Vec<Option<Outcome>>,
     order: Vec<usize>,
     stats: LinkStats,
 }
 
-struct Driver {
+pub struct Driver {
     link: Link<usize>,
-    observed: Observed,
+    pub observed: Observed,
     last_drop: Instant,
     vain_wakeups: u64,
 }
 
 impl Driver {
-    fn new(config: &LinkConfig, packets: usize) -> Self {
+    pub fn new(config: &LinkConfig, packets: usize) -> Self {
         let observed = Observed { outcomes: vec![None; packets], ..Observed::default() };
         let link = Link::new(config.clone()).expect("a valid configuration");
         Self { link, observed, last_drop: Instant::START, vain_wakeups: 0 }
     }
 
-    fn run(mut self, train: &[Offered], polling: Polling<'_>) -> Self {
+    pub fn run(mut self, train: &[Offered], polling: Polling<'_>) -> Self {
         let mut previous_ns = 0;
         for (number, offered) in train.iter().enumerate() {
             match polling {
@@ -249,7 +250,7 @@ impl Driver {
     }
 }
 
-fn assert_same(observed: &Observed, outcomes: &[Outcome], order: &[usize]) {
+pub fn assert_same(observed: &Observed, outcomes: &[Outcome], order: &[usize]) {
     for (number, (seen, expected)) in observed.outcomes.iter().zip(outcomes).enumerate() {
         assert_eq!(seen.unwrap_or(Outcome::Stuck), *expected, "packet {number}");
     }

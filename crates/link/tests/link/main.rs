@@ -3,4 +3,5 @@
 mod against_reference;
 mod behaviour;
 mod bursts;
+mod dama;
 mod reference;

@@ -168,6 +168,9 @@ fn check_schedule(schedule: &LinkSchedule) -> Result<(), Unsupported> {
     if schedule.dismantled.iter().any(|hop| hop.queue) {
         return not("path", "hops are removed together with the packets queued at them");
     }
+    if schedule.dama.is_some() {
+        return not("link.dama", "capacity is assigned on demand");
+    }
     if schedule.burst > Bytes::ZERO && schedule.burst < LARGEST_PACKET {
         return not("link.burst", "it is smaller than a packet");
     }
@@ -289,7 +292,7 @@ fn change_times(
 mod tests {
     use super::*;
     use skyhop_host::tc::{Netem, TcQdisc};
-    use skyhop_link::{Dismantled, FifoConfig, Limit, Outage, Piece};
+    use skyhop_link::{DamaConfig, Dismantled, FifoConfig, Limit, Outage, Piece};
 
     const RATE: Rate = Rate::from_bits_per_second(50_000_000);
 
@@ -483,6 +486,10 @@ mod tests {
                 "link.loss: its bursts would not be those",
             ),
             (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it is smaller"),
+            (
+                refused(|c| c.schedule.dama = Some(DamaConfig::default())),
+                "link.dama: capacity is assigned on demand",
+            ),
             (refused(|c| c.queue = Limit::Packets(1 << 40)), "link.queue: it is larger than"),
         ] {
             assert!(found.starts_with(expected), "{found}");

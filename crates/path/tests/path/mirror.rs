@@ -94,7 +94,7 @@ prop_compose! {
         let there = back + Duration::from_nanos(more_ns);
         let terminal = if from_dish { hop_delays.first_mut() } else { hop_delays.last_mut() };
         if let Some(hop) = terminal {
-            *hop = *hop + Duration::from_nanos(more_ns);
+            *hop += Duration::from_nanos(more_ns);
         }
         let inner = 0..hop_delays.len().saturating_sub(1) as i32;
         let nodes: Vec<i32> = match hop_delays.len() {

@@ -144,7 +144,7 @@ impl NamedScenario {
         let (section, rate_changes, given) = match direction {
             Direction::Forward => (key.clone(), true, link.keys.clone()),
             Direction::Back => {
-                let there = LinkKeys { loss: None, ..link.keys.clone() };
+                let there = LinkKeys { loss: None, dama: None, ..link.keys.clone() };
                 (format!("{key}.back"), own.rate.is_none(), own.or(there))
             }
         };

@@ -106,19 +106,16 @@ fn replaced_values(key: &str, link: &LinkSection, trace: &PathTrace) -> Vec<Stri
             }
         }
     }
-    let losses: [(&str, _, fn(&Frame) -> Option<f64>); 2] = [
-        ("loss", link.keys.loss, |frame| frame.loss),
-        ("back.loss", own.loss, |frame| frame.loss_back),
-    ];
-    for (name, loss, of) in losses {
-        if let (Some(loss), Some(mean)) = (loss, mean(trace, of)) {
-            let of_bursts = match loss {
-                Loss::Independent(_) => String::new(),
-                Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
-            };
-            tell(name, format!("{loss}{of_bursts}"), "loss", format!("{:.2} %", mean * 100.0));
-        }
-    }
+    let mut tell_loss = |name: &str, loss: Option<Loss>, mean: Option<f64>| {
+        let (Some(loss), Some(mean)) = (loss, mean) else { return };
+        let of_bursts = match loss {
+            Loss::Independent(_) => String::new(),
+            Loss::GilbertElliott(_) => format!(" (mean {:.2} %)", loss.mean() * 100.0),
+        };
+        tell(name, format!("{loss}{of_bursts}"), "loss", format!("{:.2} %", mean * 100.0));
+    };
+    tell_loss("loss", link.keys.loss, mean(trace, |frame| frame.loss));
+    tell_loss("back.loss", own.loss, mean(trace, |frame| frame.loss_back));
     notes
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn link_schedule(
         dismantled: dismantled(trace, settings.direction),
         during_outage: settings.during_outage,
         burst: settings.given.values().burst.unwrap_or(Bytes::ZERO),
+        dama: settings.given.values().dama,
     }
 }
 

@@ -21,7 +21,10 @@ rate = "50 Mbit/s"
 queue = "1.5 BDP"
 loss = "0.1 %"
 qdisc = { kind = "codel", ecn = true, target = "5 ms" }
-back = { rate = "10 Mbit/s", loss = { kind = "gilbert-elliott", p = "1 %", r = "20 %", good_loss = "0.1 %" } }
+[link.back]
+rate = "10 Mbit/s"
+loss = { kind = "gilbert-elliott", p = "1 %", r = "20 %", good_loss = "0.1 %" }
+dama = { frame = "40 ms", minimum = "66 B", window = "2 s" }
 [links.second]
 rtt = "20 ms"
 rate = "1 Gbit/s"

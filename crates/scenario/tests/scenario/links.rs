@@ -7,9 +7,9 @@ use std::path::Path;
 
 use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
-use skyhop_link::{DelayPiece, Dismantled, Limit, Loss, Outage, Piece};
+use skyhop_link::{DamaConfig, DelayPiece, Dismantled, Limit, Loss, Outage, Piece};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
-use skyhop_scenario::parse_scenario;
+use skyhop_scenario::{ScenarioError, parse_scenario};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 fn ms(ms: u64) -> Duration {
@@ -29,11 +29,13 @@ fn loss(fraction: f64) -> Loss {
 }
 
 fn experiment(text: &str) -> Experiment {
+    checked(text).unwrap()
+}
+
+fn checked(text: &str) -> Result<Experiment, ScenarioError> {
     let no_places = |name: &str| Err(format!("no place {name}"));
-    parse_scenario(text, "x.toml", &[])
-        .unwrap()
+    parse_scenario(text, "x.toml", &[])?
         .experiment(&no_places, &mut |_, _| ControlFlow::Continue(()))
-        .unwrap()
 }
 
 fn frame(at: u64, nodes: &[i32], hops_ms: &[u64], events: Vec<PathEvent>) -> Frame {
@@ -120,6 +122,46 @@ fn any_direction_of_any_link_may_lose_in_bursts_and_a_change_begins_or_ends_them
     assert_eq!(link["loss"]["bad"], "1 s");
     assert_eq!((&link["loss"]["good_loss"], &link["loss"]["p"]), (&"0 %".into(), &().into()));
     assert_eq!(built.scenario["links"]["more"]["loss"], "1 %");
+}
+
+#[test]
+fn capacity_on_demand_belongs_to_the_direction_that_has_the_key() {
+    let fixed = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+    let of = |keys: &str| {
+        let link = experiment(&format!("{fixed}{keys}")).links.remove(0);
+        (link.forward.schedule.dama, link.back.schedule.dama)
+    };
+    let default = DamaConfig::default();
+    let slow = DamaConfig { frame: ms(100), ..default };
+    assert_eq!(of(""), (None, None));
+    assert_eq!(of("[link.back.dama]"), (None, Some(default)));
+    assert_eq!(of("[link.dama]\nframe = \"100 ms\""), (Some(slow), None));
+    assert_eq!(
+        of("[link]\ndama = {}\nback = { dama = { frame = \"100 ms\" } }"),
+        (Some(default), Some(slow),)
+    );
+    let refused = |keys: &str| checked(&format!("{fixed}{keys}")).unwrap_err().to_string();
+    assert_eq!(
+        refused("[link.back]\ndama = { drain = \"0 s\" }"),
+        "x.toml: link.back: dama: drain is 0 s; expected the time in which a request clears the backlog"
+    );
+    for keys in ["dama = {}", "back = { dama = {} }"] {
+        let error = refused(&format!("[link]\nqueues = \"per-hop\"\n{keys}"));
+        assert!(error.contains("link.queues: \"per-hop\" does not go with link.dama"), "{error}");
+    }
+}
+
+#[test]
+fn the_resolved_scenario_has_capacity_on_demand_only_where_it_is_given() {
+    let fixed = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+    let json = |keys: &str| {
+        parse_scenario(&format!("{fixed}{keys}"), "x.toml", &[]).unwrap().scenario.to_json()
+    };
+    assert!(!json("[link.back]\nrate = \"5 Mbit/s\"").to_string().contains("dama"));
+    let given = &json("[link.back]\ndama = { window = \"1 s\" }")["link"];
+    assert_eq!(given["back"]["dama"]["window"], "1 s");
+    assert_eq!(given["back"]["dama"]["frame"], "40 ms");
+    assert!(given.get("dama").is_none(), "{given}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of several links: chains, shared links, delays of a flow's own, route changes.
 
 use skyhop_model::{Direction, EventKind, LossReason};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use skyhop_experiment::Experiment;
@@ -218,4 +219,33 @@ fn wrong_topologies_are_named() {
         let error = experiment(&with_path(rest)).unwrap_err().to_string();
         assert!(error.contains(expected), "{rest}: {error}");
     }
+}
+
+/// Download over a geostationary satellite, 20 Mbit/s, whose ACKs have capacity on demand if `dama`.
+fn over_geo(dama: bool) -> String {
+    let back = if dama { "[link.back]\ndama = {}\n" } else { "" };
+    format!(
+        "[path]\nkind = \"fixed\"\nrtt = \"600 ms\"\n[link]\nrate = \"20 Mbit/s\"\nqueue = \"2 BDP\"\n{back}\
+         [run]\nduration = \"60 s\"\nsample = \"20 ms\"\n[[flow]]\ncc = \"bbr\"\nbytes = \"20 MB\"\n"
+    )
+}
+
+#[test]
+fn acks_that_ask_for_their_capacity_slow_the_start_and_not_what_follows() {
+    let [plain, asking] = [false, true].map(|dama| simulate(&over_geo(dama)));
+    let seconds = |data: &RunData| data.summary.flows[0].completion_s.expect("it completes");
+    assert!(seconds(&asking) > seconds(&plain) + 2.0, "{} s", seconds(&asking));
+    // The ACKs come on the grid of frames, so that every second sample has none.
+    let back = asking.link.iter().filter(|row| row.direction == Direction::Back);
+    let with_acks = back.filter(|row| row.delivered_bytes > 0);
+    let places: BTreeSet<i64> = with_acks.map(|row| row.t_ns / 20_000_000 % 2).collect();
+    assert_eq!(places.len(), 1);
+    // From the third second on, at the rate of the link.
+    let second = |data: &RunData, from: i64| {
+        let rows = data.link.iter().filter(|row| row.direction == Direction::Forward);
+        let of = rows.filter(|row| (from..from + 1_000_000_000).contains(&row.t_ns));
+        of.map(|row| row.delivered_bytes).sum::<i64>()
+    };
+    let last = (seconds(&asking) * 1e9) as i64 - 2_000_000_000;
+    assert!(second(&asking, last) > 2_300_000, "{} B", second(&asking, last));
 }

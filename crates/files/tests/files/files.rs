@@ -41,6 +41,7 @@ fn header() -> PathHeader {
         access: Some("victoria-2024".to_owned()),
         dish: Some(End::To),
         in_order: true,
+        directed: true,
         origin: Some(Origin {
             path: serde_json::json!({ "constellation": "fleet.tle", "satellites": "shell=0" }),
             file: Some("fleet.tle".to_owned()),

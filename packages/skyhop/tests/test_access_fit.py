@@ -145,3 +145,15 @@ def test_wrong_input_of_fit_is_one_line(tmp_path: Path, skyhop: Skyhop) -> None:
     assert refused.stderr.count("\n") == 1
     assert "nowhere.csv" in refused.stderr
     assert not output.exists()
+
+
+def test_waits_of_a_log_with_few_probes_last_no_longer(tmp_path: Path) -> None:
+    log = log_of("victoria-2024", tmp_path / "pings.csv", "900 s")
+    rows = log.read_text("utf-8").splitlines(keepends=True)
+    few = tmp_path / "few.csv"
+    few.write_text("".join(rows[::20]), "utf-8")
+    profile = fit_access(few).content
+    truth = tomllib.loads(Path("data/access/victoria-2024.toml").read_text("utf-8"))
+    mine, known = (one["round_trip"]["wait_ms"] for one in (profile, truth))
+    assert float(mine["every"].removesuffix(" ms")) <= 20
+    assert median(mine["quantiles"]) == pytest.approx(median(known["quantiles"]), abs=3)

@@ -30,6 +30,8 @@ LEAST_PROBES, LEAST_COVERED = 10, 0.75
 """Probes around a mark, and share of that time which they cover, for the mark to count."""
 SETTLING_MS = 250.0
 """Time after a hole in which waits are longer."""
+LONGEST_STEP_S = 0.02
+"""Longest time for which a wait holds."""
 SLOW_INTERVALS = (5, 10, 20, 40, 80)
 """Time constants of the slow part of waits among which the fit chooses, in probes."""
 FLOOR_SLOTS = 1000
@@ -125,17 +127,21 @@ def fitted_wait(target: FloatArray, logs: list[Probes], period_s: float) -> dict
     """Return the process of waits whose probes have the quantiles `target` and the logs' memory.
 
     A packet cannot overtake those before it, so that the waits that probes see are longer than the
-    drawn ones after a fall; the quantiles of the draw are corrected until the probes' match.
+    drawn ones after a fall; the quantiles of the draw are corrected until the probes' match. Waits
+    last 10 ms or so even where a log probes seldom: held for its interval, they would be delays to
+    which senders adapt.
     """
     interval_s = float(np.median([log.interval_s for log in logs]))
+    steps = max(1, round(interval_s / LONGEST_STEP_S))
+    step_s = interval_s / steps
     wanted = np.mean([memory(log.excess_ms, log.is_wait, log.slots) for log in logs], axis=0)
     best: tuple[float, dict[str, Any]] | None = None
     for slot in (0.0, 0.1, 0.2, 0.3, 0.4):
         for slow in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
             for intervals in SLOW_INTERVALS if slow else (0,):
                 slow_s = intervals * interval_s
-                found = process(target, interval_s, slot=slot, slow=slow, slow_s=slow_s)
-                seen = probed(found, period_s, seed=1, slots=40)
+                found = process(target, step_s, slot=slot, slow=slow, slow_s=slow_s)
+                seen = probed(found, period_s, seed=1, slots=40)[::steps]
                 slots = np.arange(len(seen)) * 40 // len(seen)
                 drawn = memory(seen, np.full(len(seen), True), slots)
                 miss = float(np.sum((drawn - wanted) ** 2))

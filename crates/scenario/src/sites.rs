@@ -9,7 +9,8 @@ use crate::ScenarioError;
 use crate::catalogue::SiteRow;
 
 /// Other names of columns, in lower case, each with the key of [`SiteRow`].
-const OTHER_NAMES: [(&str, &str); 13] = [
+const OTHER_NAMES: [(&str, &str); 14] = [
+    ("site", NAME),
     ("latitude", LATITUDE),
     ("lat", LATITUDE),
     ("lat_deg", LATITUDE),

@@ -42,7 +42,11 @@ fn an_error_names_line_and_column_in_the_users_words() {
         "s.csv: line 2: no column `name`; expected the names of columns name, latitude_deg, longitude_deg, separated \
          by commas, in the first line"
     );
-    assert!(of("name;lat;lon\nTokyo;35.5;139.75\n").contains("line 2: no column `name`"));
+    assert!(of("name:lat:lon\nTokyo:35.5:139.75\n").contains("line 2: no column `name`"));
+    for separator in [";", "\t"] {
+        let list = "name;lat;lon\nTokyo;35.5;139.75\n".replace(';', separator);
+        assert_eq!(read(&list).unwrap().len(), 1);
+    }
     assert!(of("name,lat,latitude,lon\nTokyo,1,2,3\n").contains("two columns `latitude_deg`"));
     assert_eq!(
         of(&format!("{head}\n\nTokyo,N35,139.75\n")),

@@ -217,3 +217,20 @@ def test_a_file_that_does_not_state_it_is_an_error_with_what_to_do(tmp_path: Pat
     scenario = {"path": {"kind": "trace", "file": str(file), "dish": "to"}}
     with pytest.raises(InputError, match=r"path\.dish: the path file does not say .* import it"):
         sh.path(scenario=scenario)
+
+
+def test_the_scenario_of_a_run_reproduces_it_over_paths_with_rates_of_their_own(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "rates.csv"
+    log.write_text("t_s,mbps\n" + "".join(f"{s},{20 + 10 * (s % 2)}\n" for s in range(20)), "utf-8")
+    sh.import_path(log, rtt="20 ms").write(tmp_path / "rates.parquet")
+    measured = {"kind": "trace", "file": str(tmp_path / "rates.parquet")}
+    for path in (measured, {"kind": "access", "profile": "lagos"}):
+        run = sh.sim({"path": path, "flow": [{"cc": "cubic"}], "run": {"duration": "5 s"}})
+        assert "rate" not in run.info["scenario"]["link"]
+        again = sh.sim(run.info["scenario"])
+        assert again.summary["flows"] == run.summary["flows"]
+        assert again.info["scenario"] == run.info["scenario"]
+        given = sh.sim(run.info["scenario"], sets=["link.rate=5 Mbit/s"])
+        assert given.info["scenario"]["link"]["rate"] == "5 Mbit/s"

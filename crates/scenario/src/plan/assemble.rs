@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skyhop_experiment::Experiment;
+use skyhop_experiment::{Experiment, LinkPlan};
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 use skyhop_units::Duration;
@@ -11,7 +11,7 @@ use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
-use crate::types::PathKind;
+use crate::types::{LinkKeys, PathKind};
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
@@ -70,7 +70,7 @@ impl NamedScenario {
         let links = self.links(Arc::clone(&trace), &hops, &flows, find_place, progress)?;
         self.set_rate_oracles(&mut flows, &links)?;
         Ok(Experiment {
-            scenario: self.resolved(&trace),
+            scenario: self.resolved(&trace, &links),
             notes: self.notes_over(&links)?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
@@ -89,8 +89,9 @@ impl NamedScenario {
     }
 
     /// Return the scenario with all defaults filled in and all file names absolute, for run.json. It is
-    /// itself a valid scenario and reproduces the run from any directory.
-    fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
+    /// itself a valid scenario and reproduces the run from any directory. Rates and losses that a path has of its own
+    /// are left out: as keys they would replace the path's.
+    fn resolved(&self, trace: &PathTrace, plans: &[LinkPlan]) -> serde_json::Value {
         let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
         if !matches!(kind, PathKind::Trace(_)) {
@@ -113,8 +114,13 @@ impl NamedScenario {
                 *cc = serde_json::json!(self.absolute_cc(cc.as_str().unwrap_or_default()));
             }
         }
+        leave_out_defaults(&mut value["link"], &self.scenario.link.keys, trace);
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
-        for link in links.into_iter().flat_map(serde_json::Map::values_mut) {
+        for (name, link) in links.into_iter().flatten() {
+            let keys = &self.scenario.links[name].link.keys;
+            if let Some(plan) = plans.iter().find(|plan| plan.name == *name) {
+                leave_out_defaults(link, keys, &plan.trace);
+            }
             if let Some(path) = link.get_mut("path") {
                 self.make_files_of_path_absolute(path);
             }
@@ -141,6 +147,17 @@ impl NamedScenario {
                 *value = serde_json::json!(whole.to_string_lossy());
             }
         }
+    }
+}
+
+/// Remove the rate and the loss of a link that were not given, where its path has them.
+fn leave_out_defaults(link: &mut serde_json::Value, keys: &LinkKeys, trace: &PathTrace) {
+    let Some(link) = link.as_object_mut() else { return };
+    if keys.rate.is_none() && trace.frames.iter().any(|frame| frame.rate.is_some()) {
+        link.remove("rate");
+    }
+    if keys.loss.is_none() && trace.frames.iter().any(|frame| frame.loss.is_some()) {
+        link.remove("loss");
     }
 }
 

@@ -28,7 +28,7 @@ _ROW_IN = 1.9
 """Height of a row of panels on a page, in inches."""
 _ACROSS = 4
 """Number of entries of the legend next to each other."""
-_DECADES = 1.5
+_DECADES = 2.2
 """Decades of a logarithmic axis up to which it also has ticks at 2 and 5."""
 
 

@@ -2,11 +2,13 @@
 
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop
 
+import skyhop as sh
 from reference_files import reference
 
 
@@ -48,6 +50,26 @@ def test_oneweb(skyhop: Skyhop) -> None:
     result = skyhop("blind", reference("rtt/oneweb_iowa.csv.gz"), "--json")
     found = json.loads(result.stdout)
     assert (found["grid"], found["offset_s"], found["period_s"]) == (False, None, None)
+
+
+@pytest.mark.parametrize(("profile", "offset_s"), [("victoria-2024", 12.0), ("oneweb-iowa", None)])
+def test_a_modelled_link_has_the_grid_of_its_profile(
+    skyhop: Skyhop, tmp_path: Path, profile: str, offset_s: float | None
+) -> None:
+    start = datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
+    scenario = {
+        "path": {"kind": "access", "profile": profile, "start": start.isoformat()},
+        "flow": [{"kind": "probe", "interval": "12 ms"}],
+        "run": {"duration": "5 min"},
+    }
+    probes = sh.sim(scenario).probes
+    assert probes is not None
+    start_ns = int(start.timestamp()) * 10**9
+    answered = probes.drop_nulls("rtt_ns").select("t_ns", "rtt_ns").iter_rows()
+    log = tmp_path / "rtt.csv"
+    log.write_text("".join(f"{start_ns + t_ns},{rtt_ns / 1e6}\n" for t_ns, rtt_ns in answered))
+    found = json.loads(skyhop("blind", log, "--json").stdout)
+    assert found["offset_s"] == (None if offset_s is None else pytest.approx(offset_s, abs=0.1))
 
 
 def test_the_period_is_searched_for(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -240,23 +240,6 @@ def test_each_seed_draws_its_own_path_from_an_access_profile(
         assert row["srtt_mean_us"] == alone["flows"][0]["srtt_mean_us"]
 
 
-def test_a_changed_access_profile_makes_another_run(tmp_path: Path) -> None:
-    profile = tmp_path / "mine.toml"
-    texts = "\n".join(f'{key} = "-"' for key in ("description", "source", "licence", "date"))
-    floor = f'[round_trip.floor_ms]\nevery = "15 s"\nquantiles = {[20.0] * 23}\n'
-    wait = f'[round_trip.wait_ms]\nevery = "12 ms"\nquantiles = {[1.0] * 23}\n'
-    profile.write_text(f"{texts}\n{floor}{wait}", "utf-8")
-    scenario = {
-        "path": {"kind": "access", "profile": str(profile)},
-        "flow": [{"cc": "reno"}],
-        "run": {"duration": "2 s"},
-    }
-    study = content(scenario=scenario, axis=[], repeats=1)
-    before = run(tmp_path / "out", study)["srtt_mean_us"].item()
-    profile.write_text(profile.read_text("utf-8").replace("20.0", "60.0"), "utf-8")
-    assert run(tmp_path / "out", study)["srtt_mean_us"].item() > before + 30_000
-
-
 def test_runs_over_a_measured_path_share_it_unless_they_change_it(tmp_path: Path) -> None:
     sh.path("32.7,-117.2", "40.7,-74", duration="5 s").write(tmp_path / "measured.parquet")
     scenario = content()["scenario"]

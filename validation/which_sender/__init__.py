@@ -1,1 +1,1 @@
-"""Page on which sender serves whom: data of three studies, answers, and the page."""
+"""Page on which sender serves whom: data of four studies, answers, and the page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from validation.which_sender.runs import (
     DEPLOYABLE,
     FAIRNESS,
     GOODPUT,
+    KINDS,
     PAIR,
     POWER,
     QUESTIONS,
@@ -36,7 +37,14 @@ TRAFFIC = ("CUBIC", "BBR", "BBRv3")
 """Senders of most traffic in the Internet, which a gateway's queue has to serve."""
 
 LIKE = "access"
-"""Computed path that is most similar to the measured paths."""
+"""Computed path that is most similar to the modelled and measured paths."""
+
+MEASURED_OF = {
+    "Victoria, model": ("Victoria 1", "Victoria 2", "Victoria 3"),
+    "OneWeb, model": ("Iowa",),
+    "Lagos, model": ("Lagos",),
+}
+"""Measured paths of the link that each modelled path stands for."""
 
 LOSS_OF_QUEUE = 0.95
 """Goodput, as a fraction of FIFO's, that a queue needs to count for the operator."""
@@ -78,6 +86,17 @@ READERS = (
     ),
 )
 
+RESEARCHER = Reader(
+    "Researcher",
+    "needs the baseline that a new sender has to beat",
+    POWER,
+    lambda _: True,
+    "computed paths",
+)
+
+Judges = Mapping[Kind, Ranked]
+"""Deployable senders in the order of a reader's question, by kind of path."""
+
 
 def behind_fifo(
     runs: Runs, kind: Kind, is_path: Callable[[str], bool] = lambda _: True
@@ -90,75 +109,114 @@ def behind_fifo(
 def recommendations(runs: Runs) -> Iterator[str]:
     """Yield one list item per kind of reader."""
     for reader in READERS:
-        yield recommendation(runs, reader)
+        yield recommendation(runs, reader, [GOODPUT, DELAY])
     yield from operator(runs)
-    yield researcher(runs)
+    yield recommendation(runs, RESEARCHER, [POWER])
 
 
-def recommendation(runs: Runs, reader: Reader) -> str:
-    """Return the item for a reader: the best deployable sender, its value, and the next best."""
-    places = behind_fifo(runs, "computed", reader.is_path)
-    ranked = rank(runs, reader.question, places, DEPLOYABLE)
-    if not ranked.strata:
+def recommendation(runs: Runs, reader: Reader, compared: Sequence[Question]) -> str:
+    """Return the item for a reader: the best deployable sender, its value, and the next best.
+
+    Modelled and measured paths decide, and computed ones only if the data has no others.
+    """
+    places = {kind: behind_fifo(runs, kind, reader.is_path) for kind in KINDS}
+    every = {kind: rank(runs, reader.question, places[kind], DEPLOYABLE) for kind in KINDS}
+    known = {kind: ranked for kind, ranked in every.items() if ranked.strata}
+    if not known:
         return item(f"**{reader.who}**: the data has no runs.")
-    best = ranked.best
-    found = quantity(ranked, best)
-    others = list(ranked.strata)[1:]
-    there = behind_fifo(runs, "measured", reader.is_path)
-    measured = rank(runs, reader.question, there, DEPLOYABLE)
-    is_open = differs(measured, best)
-    lead = "computed paths say" if is_open else "use"
-    say = f"; measured paths say **{measured.best}**" if is_open else ""
-    text = (
-        f"**{reader.who}** ({reader.need}): {lead} **{best}**{say}. {best} has {found} over "
-        f"{len(places)} {reader.where} behind FIFO ({ranked.runs(best)} runs)"
-    )
-    text += f"; next is {others[0]} with {quantity(ranked, others[0])}." if others else "."
-    compared = sorted((GOODPUT, DELAY), key=lambda question: question is not reader.question)
-    below = [head_to_head(runs, compared, places, there), over_measured(measured, best)]
+    deciding = {kind: ranked for kind, ranked in known.items() if kind != "computed"} or known
+    agreed = best_in_all(deciding)
+    best = agreed or next(iter(deciding.values())).best
+    lead = f"use **{best}**" if agreed else "; ".join(
+        f"{kind} paths say **{ranked.best}**" for kind, ranked in deciding.items()
+    )  # fmt: skip
+    named = [agreed] if agreed else list(dict.fromkeys(r.best for r in deciding.values()))
+    values = [f"{sender} has {in_each(deciding, sender)}" for sender in named]
+    text = f"**{reader.who}** ({reader.need}): {lead}. {'; '.join(values)}, behind FIFO"
+    others = [s for s in next(iter(deciding.values())).strata if s not in named]
+    text += f"; next is {others[0]} with {in_each(deciding, others[0])}." if others else "."
+    ordered = sorted(compared, key=lambda question: question is not reader.question)
+    below = [head_to_head(runs, ordered, places)]
+    if "computed" not in deciding and "computed" in known:
+        below.append(over_computed(known["computed"], best, reader.where))
+    if reader is RESEARCHER:
+        below.append(best_research(runs, best))
     return item(text, below)
 
 
-def differs(measured: Ranked, best: str) -> bool:
-    """Return whether a sender other than `best` is the best over measured paths."""
-    if not measured.strata or measured.best == best:
+def best_in_all(deciding: Judges) -> str | None:
+    """Return the first sender that no other surpasses over any kind of path, or `None`."""
+    every = list(deciding.values())
+    names = dict.fromkeys(name for ranked in every for name in ranked.strata)
+    return next((n for n in names if not any(differs(ranked, n) for ranked in every)), None)
+
+
+def in_each(deciding: Judges, sender: str) -> str:
+    """Return a sender's value over each kind of path, as text."""
+    texts = []
+    for kind, ranked in deciding.items():
+        count = len(ranked.places)
+        if sender in ranked.strata:
+            where = f"{count} {kind} paths" if count > 1 else f"the {kind} {ranked.places[0][0]}"
+            runs = f"{ranked.runs(sender)} runs"
+            texts.append(f"{quantity(ranked, sender)} over {where} ({runs})")
+        else:
+            texts.append(f"too little goodput to count over {kind} paths")
+    return " and ".join(texts)
+
+
+def differs(ranked: Ranked, best: str) -> bool:
+    """Return whether a sender other than `best` is the best over paths of one kind."""
+    if ranked.best == best:
         return False
-    if best not in measured.strata:
+    if best not in ranked.strata:
         return True
-    return measured.difference(measured.best, best).matters(measured.mean(best))
+    return ranked.difference(ranked.best, best).matters(ranked.mean(best))
 
 
-def over_measured(measured: Ranked, best: str) -> str:
-    """Return the text on measured paths: the value of `best` there, and of a better sender."""
-    if not measured.strata:
-        return ""
-    places = measured.places
-    what = f"{len(places)} measured paths" if len(places) > 1 else f"the measured {places[0][0]}"
-    runs = f"{measured.runs(measured.best)} runs"
-    lead = f"Over {what} ({runs})"
-    if not differs(measured, best):
-        also = "it is best" if measured.best == best else "no sender is better by more than 5 %"
-        return f"{lead} {also}: {best} has {quantity(measured, best)}."
-    own = quantity(measured, best) if best in measured.strata else "too little goodput to count"
-    other = f"{measured.best} has {quantity(measured, measured.best)}"
+def over_computed(ranked: Ranked, best: str, where: str) -> str:
+    """Return the text on computed paths: the value of `best` there, and of a better sender."""
+    lead = f"Over {len(ranked.places)} {where} ({ranked.runs(ranked.best)} runs)"
+    if not differs(ranked, best):
+        also = "it is best" if ranked.best == best else "no sender is better by more than 5 %"
+        return f"{lead} {also}: {best} has {quantity(ranked, best)}."
+    own = quantity(ranked, best) if best in ranked.strata else "too little goodput to count"
+    other = f"{ranked.best} has {quantity(ranked, ranked.best)}"
     return f"**{lead} it differs**: {other}, {best} {own}."
 
 
+def best_research(runs: Runs, baseline: str) -> str:
+    """Return the text on the best research sender of each kind, where all research senders ran."""
+    texts = []
+    for kind in KINDS:
+        places = [
+            place
+            for place in behind_fifo(runs, kind)
+            if all(len(runs.values(POWER, place, sender)) for sender in runs.research)
+        ]
+        ranked = rank(runs, POWER, places, [*runs.research, baseline])
+        theirs = next((sender for sender in ranked.strata if sender != baseline), None)
+        if theirs is not None and baseline in ranked.strata:
+            apart = ranked.difference(theirs, baseline)
+            against = f"{signed(apart.value)} {bounds(apart.interval, plus=True)}"
+            texts.append(
+                f"{theirs} over {len(places)} {kind} paths, with {quantity(ranked, theirs)} "
+                f"({against} against {baseline})"
+            )
+    return f"The best research sender is {listed(texts)}." if texts else ""
+
+
 def head_to_head(
-    runs: Runs, questions: Sequence[Question], computed: Sequence[Place], measured: Sequence[Place]
+    runs: Runs, questions: Sequence[Question], places: Mapping[Kind, Sequence[Place]]
 ) -> str:
-    """Return the line that compares BBR with CUBIC over computed and over measured paths."""
+    """Return the line that compares BBR with CUBIC over each kind of path."""
     found = []
     for question in questions:
-        kinds = {
-            f"{question.unit} over computed paths": computed,
-            "over measured ones": measured,
-        }
-        apart = {kind: _bbr_minus_cubic(runs, question, places) for kind, places in kinds.items()}
-        values = [f"{value} {kind}" for kind, value in apart.items() if value]
+        apart = {kind: _bbr_minus_cubic(runs, question, own) for kind, own in places.items()}
+        values = [f"{value} over {kind} paths" for kind, value in apart.items() if value]
         if values:
             what = question.title.removesuffix(" of a sender alone").lower()
-            found.append(f"{what} {', '.join(values)}")
+            found.append(f"{what} ({question.unit}) {', '.join(values)}")
     return f"BBR against CUBIC: {'; '.join(found)}." if found else ""
 
 
@@ -215,7 +273,7 @@ def operator(runs: Runs) -> Iterator[str]:
         below.append(
             f"BBR against CUBIC: BBR takes {halves[0]} of both with {best}, {halves[1]} with FIFO."
         )
-    below.append(measured_queue(runs, best, senders))
+    below += [other_queue(runs, kind, best, senders) for kind in KINDS[1:]]
     every = [s for s in DEPLOYABLE if s in runs.senders]
     others = queues_by_delay(runs, paths, every)
     if others[0] != best:
@@ -225,12 +283,12 @@ def operator(runs: Runs) -> Iterator[str]:
     yield item(text, below)
 
 
-def measured_queue(runs: Runs, best: str, senders: Sequence[str]) -> str:
-    """Return the text on whether a queue shortens the delay over measured paths too.
+def other_queue(runs: Runs, kind: Kind, best: str, senders: Sequence[str]) -> str:
+    """Return the text on whether a queue shortens the delay over another kind of path too.
 
-    The text is empty if measured paths have no runs with other queues than FIFO.
+    The text is empty if paths of that kind have no runs with other queues than FIFO.
     """
-    paths = [p for p in runs.paths("measured") if is_download(p)]
+    paths = [p for p in runs.paths(kind) if is_download(p)]
     tried = [q for q in runs.levels("queue") if paths and all(q in runs.queues(p) for p in paths)]
     if "FIFO" not in tried or len(tried) == 1:
         return ""
@@ -238,7 +296,7 @@ def measured_queue(runs: Runs, best: str, senders: Sequence[str]) -> str:
     now, before = (queue_strata(runs, DELAY, paths, q, senders) for q in (queue, "FIFO"))
     sign = difference(now, before).sign
     word = {-1: "is the same", 0: "differs: no change beyond chance", 1: "differs"}[sign]
-    lead = strong(f"Over measured paths it {word}", sign >= 0)
+    lead = strong(f"Over {kind} paths it {word}", sign >= 0)
     only = "" if best in tried else f" (only {listed(tried)} ran)"
     values = [
         f"{name} has {number(overall(strata))} {bounds(stratified_interval(strata))}"
@@ -260,95 +318,74 @@ def overall(strata: Sequence[FloatArray]) -> float:
     return float(np.mean([values.mean() for values in strata])) if strata else float("inf")
 
 
-def researcher(runs: Runs) -> str:
-    """Return the item for researchers: deployable baseline and best research sender.
-
-    Both are compared by goodput per delay.
-    """
-    places = behind_fifo(runs, "computed")
-    baseline = rank(runs, POWER, places, DEPLOYABLE)
-    research = rank(runs, POWER, places, runs.research)
-    if not baseline.strata or not research.strata:
-        return item("**Researcher**: the data has no runs.")
-    every = rank(runs, POWER, places, runs.senders)
-    apart = every.difference(research.best, baseline.best)
-    text = (
-        f"**Researcher** (needs the baseline that a new sender has to beat): compare with "
-        f"**{baseline.best}**, the deployable sender with the most goodput per delay: "
-        f"{quantity(baseline, baseline.best)} over {len(places)} computed paths behind FIFO, "
-        f"{baseline.runs(baseline.best)} runs. The best research sender is {research.best}, with "
-        f"{quantity(research, research.best)}: {signed(apart.value)} "
-        f"{bounds(apart.interval, plus=True)}."
-    )
-    below = [head_to_head(runs, [POWER], places, behind_fifo(runs, "measured"))]
-    there = [
-        place
-        for place in behind_fifo(runs, "measured")
-        if all(len(runs.values(POWER, place, s)) for s in (research.best, baseline.best))
-    ]
-    measured = rank(runs, POWER, there, runs.senders)
-    if not measured.strata:
-        return item(text, below)
-    own = rank(runs, POWER, there, DEPLOYABLE)
-    theirs = rank(runs, POWER, there, runs.research)
-    is_same = own.best == baseline.best and theirs.best == research.best
-    lead = "it is the same" if is_same else "it differs"
-    below.append(
-        f"{strong(f'Over measured paths {lead}', not is_same)}: {own.best} has "
-        f"{quantity(own, own.best)}, {theirs.best} {quantity(theirs, theirs.best)}."
-    )
-    return item(text, below)
-
-
 def contradictions(runs: Runs) -> list[str]:
-    """Return a sentence for each answer that is different over measured paths.
+    """Return a sentence for each answer that is different over another kind of path.
 
-    Two answers are compared; a difference counts if it is beyond chance and larger than 5 %. The
-    first answer is which deployable sender is best over all download paths of a kind. The second is
-    the sign of BBR against CUBIC: on each measured path, compared with the computed access path, or
-    with all computed paths if there is no access path.
+    Answers are compared over downloads behind FIFO; a difference counts if it is beyond chance and
+    larger than 5 %. The first answer is which deployable sender is best over all paths of a kind.
+    The second is the sign of BBR against CUBIC: on each modelled and measured path, compared with
+    the computed access path (or all computed paths, without one); and on each measured path,
+    compared with the model of the same link.
     """
     return [text for question in QUESTIONS for text in _contradictions(runs, question)]
 
 
 def _contradictions(runs: Runs, question: Question) -> Iterator[str]:
-    computed, measured = (
-        [(path, "FIFO") for path in runs.paths(kind) if is_download(path)]
-        for kind in ("computed", "measured")
-    )
-    there = rank(runs, question, computed, DEPLOYABLE)
-    here = rank(runs, question, measured, DEPLOYABLE)
-    if not there.strata or not here.strata:
+    places = {kind: behind_fifo(runs, kind, is_download) for kind in KINDS}
+    every = {kind: rank(runs, question, places[kind], DEPLOYABLE) for kind in KINDS}
+    known = {kind: ranked for kind, ranked in every.items() if ranked.strata}
+    yield from _best_by_kind(question, known)
+    if "computed" in known:
+        alike = [place for place in places["computed"] if place[0] == LIKE] or places["computed"]
+        name = "the computed access path" if alike[0][0] == LIKE else "computed paths"
+        others = [*places["modelled"], *places["measured"]]
+        yield from _turned(runs, question, (name, alike), others)
+    for model, names in MEASURED_OF.items():
+        own = [place for place in places["modelled"] if place[0] == model]
+        yield from _turned(runs, question, (model, own), [(name, "FIFO") for name in names])
+
+
+def _best_by_kind(question: Question, known: Judges) -> Iterator[str]:
+    """Yield the sentence that no sender is the best over all kinds of paths, if it is so."""
+    if not known or best_in_all(known):
         return
-    if here.best != there.best:
-        gone = there.best not in here.strata
-        if gone or here.difference(here.best, there.best).matters(here.mean(there.best)):
-            yield (
-                f"{question.title}: {there.best} is the best deployable sender over computed "
-                f"paths, {here.best} over measured ones ({quantity(here, here.best)}"
-                + (")." if gone else f"; {there.best} has {quantity(here, there.best)}).")
-            )
-    alike = [place for place in computed if place[0] == LIKE] or computed
+    texts = []
+    for kind, ranked in known.items():
+        text = f"{ranked.best} over {kind} paths ({quantity(ranked, ranked.best)}"
+        rivals = dict.fromkeys(other.best for other in known.values())
+        values = [
+            f"{rival} has {quantity(ranked, rival)}"
+            if rival in ranked.strata
+            else f"{rival} has too little goodput to count"
+            for rival in rivals
+            if rival != ranked.best
+        ]
+        texts.append("; ".join([text, *values]) + ")")
+    yield f"{question.title}: the best deployable sender is {listed(texts)}."
+
+
+def _turned(
+    runs: Runs, question: Question, reference: tuple[str, Sequence[Place]], places: Sequence[Place]
+) -> Iterator[str]:
+    """Yield the sentence that BBR against CUBIC has the opposite sign on some places."""
+    name, alike = reference
     both = rank(runs, question, alike, PAIR, floor=False)
     if len(both.strata) < len(PAIR):
         return
     apart = both.difference(*PAIR)
     turned = []
-    for place in measured:
+    for place in places:
         pair = rank(runs, question, [place], PAIR, floor=False)
         own = pair.difference(*PAIR) if len(pair.strata) == len(PAIR) else None
-        if own is None or not own.matters(pair.mean("CUBIC")):
-            continue
-        if own.sign * apart.sign < 0:
+        if own is not None and own.matters(pair.mean("CUBIC")) and own.sign * apart.sign < 0:
             turned.append(f"{place[0]} ({signed(own.value)} {bounds(own.interval, plus=True)})")
     if turned:
-        reference = "the computed access path" if alike[0][0] == LIKE else "computed paths"
         what = (
             "distance from an even share" if question.better == "even" else question.title.lower()
         )
         yield (
             f"BBR against CUBIC, {what}: {signed(apart.value)} {bounds(apart.interval, plus=True)} "
-            f"over {reference}, but the opposite over {listed(turned)}."
+            f"over {name}, but the opposite over {listed(turned)}."
         )
 
 

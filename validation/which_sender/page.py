@@ -1,4 +1,4 @@
-"""Answers which sender and which queue serve which reader, from the runs of three studies.
+"""Answers which sender and which queue serve which reader, from the runs of four studies.
 
 The runs are rows of docs/results/data/which-sender.csv, which `reproduce` updates after it has run
 one of the studies. This command writes docs/results/which-sender.md and its figures from that file
@@ -38,12 +38,14 @@ from validation.which_sender.runs import (
     DELAY,
     DEPLOYABLE,
     GOODPUT,
+    KINDS,
     PAIR,
     PROVENANCE_FILE,
     QUESTIONS,
     RUNS,
     STUDIES,
     Difference,
+    Kind,
     Place,
     Provenance,
     Question,
@@ -59,6 +61,8 @@ from validation.which_sender.runs import (
 PAGE = pages.RESULTS / "which-sender.md"
 HIGHEST_DELAY = 3.0
 """Delay inflation from which the heat map's colours do not change any more."""
+MARKS: Mapping[Kind, str] = {"modelled": "\N{DOUBLE DAGGER}", "measured": "\N{DAGGER}"}
+"""Mark of the paths of each kind in the head of a table."""
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 
@@ -70,7 +74,7 @@ def page(runs: Runs) -> str:
         recommendations=recommendations(runs),
         research=listed(runs.research),
         contradictions=map(item, found),
-        has_measured=bool(runs.paths("measured")),
+        has_others=any(map(runs.paths, KINDS[1:])),
         is_delay_contradicted=any(DELAY.title.lower() in text.lower() for text in found),
         studies=listed(list(studies_texts(runs))),
         questions=QUESTIONS,
@@ -93,7 +97,7 @@ def studies_texts(runs: Runs) -> Iterator[str]:
 def tables(runs: Runs) -> Iterator[tuple[Question, str, str, str]]:
     """Yield question, queue, direction and text of each table that has paths."""
     ways = {"downloads": is_download, "uploads": is_upload}
-    every = [*runs.paths("computed"), *runs.paths("measured")]
+    every = [path for kind in KINDS for path in runs.paths(kind)]
     for question in QUESTIONS:
         for queue in runs.levels("queue"):
             for what, wanted in ways.items():
@@ -105,8 +109,8 @@ def tables(runs: Runs) -> Iterator[tuple[Question, str, str, str]]:
 
 def table(runs: Runs, question: Question, places: Sequence[Place]) -> str:
     """Return a table: senders by paths, then BBR against CUBIC."""
-    measured = runs.paths("measured")
-    head = ["sender", *(f"{path}†" if path in measured else path for path, _ in places), "±"]
+    marks = {path: mark for kind, mark in MARKS.items() for path in runs.paths(kind)}
+    head = ["sender", *(f"{path}{marks.get(path, '')}" for path, _ in places), "±"]
     best = {
         (place, is_own): next(iter(rank(runs, question, [place], senders).strata), "")
         for place in places
@@ -168,9 +172,9 @@ def heat_charts(runs: Runs) -> dict[str, HeatChart]:
 
 
 def heat_chart(runs: Runs, question: Question) -> HeatChart:
-    """Return the heat map of a question, behind FIFO: senders by computed and measured paths."""
-    computed, measured = behind_fifo(runs, "computed"), behind_fifo(runs, "measured")
-    places = [*computed, *measured]
+    """Return the heat map of a question, behind FIFO: senders by paths, in groups by kind."""
+    groups = [behind_fifo(runs, kind) for kind in KINDS]
+    places = [place for group in groups for place in group]
     cells = [[runs.values(question, place, s) for place in places] for s in runs.senders]
     grid = np.array([[v.mean() if len(v) else np.nan for v in row] for row in cells])
     title = f"{question.title} ({question.unit})"
@@ -180,7 +184,8 @@ def heat_chart(runs: Runs, question: Question) -> HeatChart:
         # Rates differ between paths, so colours compare senders on the same path.
         grid = 100 * grid / np.nanmax(grid, axis=0)
         title = "Goodput alone, % of the best sender's on the same path"
-    breaks = [len(computed)] if computed and measured else []
+    ends = np.cumsum([len(group) for group in groups if group])
+    breaks = [int(end) for end in ends[:-1]]
     top = HIGHEST_DELAY if question is DELAY else None
     paths = [path for path, _ in places]
     return chart_of(runs, f"{title}, behind FIFO", paths, grid, breaks=breaks, top=top)

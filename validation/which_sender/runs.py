@@ -22,9 +22,10 @@ PROVENANCE_FILE = RESULTS / "data" / "which-sender.toml"
 STUDIES = {
     "leo-beyond": "computed",
     "leo-beyond-upload": "computed",
+    "leo-beyond-access": "modelled",
     "leo-beyond-measured": "measured",
 }
-"""Studies from which the page is made, and whether their paths are computed or measured."""
+"""Studies from which the page is made, and the kind of their paths."""
 
 COLUMNS = {
     "goodput": ("used", 2),
@@ -45,7 +46,10 @@ FLOOR = 0.8
 PAIR = ("BBR", "CUBIC")
 """The two senders that every table compares."""
 
-Kind = Literal["computed", "measured"]
+Kind = Literal["computed", "modelled", "measured"]
+KINDS: tuple[Kind, ...] = ("computed", "modelled", "measured")
+"""Kinds of paths: from orbits alone, drawn from an access profile, or from a path file."""
+
 Place = tuple[str, str]
 """Path and queue in which runs took place."""
 
@@ -180,8 +184,9 @@ def is_upload(path: str) -> bool:
 
 
 def is_access(path: str) -> bool:
-    """Return whether a path ends at a home: a terminal, or a measurement at one."""
-    return not is_upload(path) and path.startswith(("access", "Victoria", "Iowa", "Lagos", "LeoCC"))
+    """Return whether a path ends at a home: a terminal, or a measurement or model of one."""
+    begins = ("access", "Victoria", "Iowa", "OneWeb", "Lagos", "LeoCC", "Starlink")
+    return not is_upload(path) and path.startswith(begins)
 
 
 def is_download(path: str) -> bool:

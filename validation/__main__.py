@@ -29,6 +29,7 @@ COMMANDS = {
     "triggered-starts": ("triggered_starts", "start times of uploads in studies of triggers"),
     "which-sender": ("which_sender.page", "docs/results/which-sender.md, from runs of studies"),
     "skyhop-leo": ("skyhop_leo", "tables of docs/results/skyhop-leo.md, from runs of studies"),
+    "starlink-user": ("starlink_user", "docs/starlink-user.png, a download over Starlink"),
     "relays": ("relays", "figures and tables of docs/explanation/relays-and-handovers.md"),
 }
 """Module and summary of each command; a module has the command as its function `main`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from validation import starlink_user
+
 ROOT = Path(__file__).parents[2]
 REPRODUCED = ROOT / "docs" / "results" / "reproduced"
 OWN = "skyhop"
@@ -28,3 +30,12 @@ def test_readme_has_the_number_of_published_claims_that_hold() -> None:
     assert f"**{hold} of {claims} claims of five papers hold**" in readme
     assert f"{fail} do not, {untold} cannot be told" in readme
     assert len(pages) == len(("LEO", "GEO", "SaTCP", "SatPipe", "T3P"))
+
+
+def test_readme_has_the_goodputs_of_the_picture_of_starlink() -> None:
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    found = [
+        starlink_user.simulate(cc).summary["flows"][0]["goodput_bps"] / 1e6
+        for cc in starlink_user.SENDERS
+    ]
+    assert "CUBIC {:.1f} Mbit/s, BBR {:.1f}.".format(*found) in readme

@@ -15,7 +15,7 @@ import typer
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
 from skyhop.figures import save
-from validation import films_in_browsers, leoem, pages, pings, this_kernel
+from validation import access_senders, films_in_browsers, leoem, pages, pings, this_kernel
 from validation.bench import calls, kernel, sim
 from validation.linux import chance, engines, scenarios, short, traces
 
@@ -78,6 +78,8 @@ def values(executor: Executor) -> dict[str, object]:
     rows = cache(lambda: scenarios.rows(executor))
     shared = cache(lambda: chance.sharing(executor))
 
+    over_access = cache(lambda: access_senders.run_all(executor))
+
     def not_modelled() -> str:
         save(scenarios.draw(rows()), PAGE.with_name("validation-cwnd.png"))
         return scenarios.not_modelled()
@@ -109,6 +111,10 @@ def values(executor: Executor) -> dict[str, object]:
         "satcp": lambda: leoem.satcp_table(executor),
         "pings_head": pings.HEAD,
         "pings": lambda: pings.table(executor),
+        "access_goodput": round(100 * access_senders.GOODPUT_TOLERANCE),
+        "access_inflation": round(100 * access_senders.INFLATION_TOLERANCE),
+        "access_senders": lambda: access_senders.table(over_access()),
+        "access_order": lambda: access_senders.order(over_access()),
         "fixed": lambda: this_kernel.fixed_table(executor),
         "stalls": lambda: this_kernel.stalls_table(executor),
         "orbit": orbit,

@@ -10,7 +10,7 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,27 +70,22 @@ class Link:
     rate: str | None = None
 
 
-VICTORIA = {
-    "offsets_s": range(0, 700, 110),
-    "profile": "victoria-2024",
-    "queue": "350 kB",
-    "rate": "100 Mbit/s",
-}
-LAGOS_DOWN = {"files": ["lagos"], "profile": "lagos", "queue": "2.1 MB"}
-LAGOS_UP = {
-    "files": ["lagos-up"],
-    "profile": "lagos",
-    "queue": "210 kB",
-    "keys": {"dish": "from"},
-}
 FIRST_HOUR, LAST_HALF_HOUR = range(0, 3500, 300), range(3600, 5300, 150)
+VICTORIA = Link(
+    "Victoria 1 and 2", ["victoria-1", "victoria-2"], range(0, 700, 110), "victoria-2024",
+    "350 kB", rate="100 Mbit/s",
+)  # fmt: skip
+DOWN = Link("Lagos, down, first hour", ["lagos"], FIRST_HOUR, "lagos", "2.1 MB")
+UP = Link(
+    "Lagos, up, first hour", ["lagos-up"], FIRST_HOUR, "lagos", "210 kB", keys={"dish": "from"}
+)
 LINKS = (
-    Link("Victoria 1 and 2", ["victoria-1", "victoria-2"], **VICTORIA),
-    Link("Victoria 3", ["victoria-3"], **VICTORIA),
-    Link("Lagos, down, first hour", offsets_s=FIRST_HOUR, **LAGOS_DOWN),
-    Link("Lagos, down, last half hour", offsets_s=LAST_HALF_HOUR, **LAGOS_DOWN),
-    Link("Lagos, up, first hour", offsets_s=FIRST_HOUR, **LAGOS_UP),
-    Link("Lagos, up, last half hour", offsets_s=LAST_HALF_HOUR, **LAGOS_UP),
+    VICTORIA,
+    replace(VICTORIA, name="Victoria 3", files=["victoria-3"]),
+    DOWN,
+    replace(DOWN, name="Lagos, down, last half hour", offsets_s=LAST_HALF_HOUR),
+    UP,
+    replace(UP, name="Lagos, up, last half hour", offsets_s=LAST_HALF_HOUR),
     Link("LeoCC", [LEOCC], [0, 19], LEOCC, "130 kB"),
 )
 
@@ -146,7 +141,11 @@ def fit_leocc(profile: Path) -> None:
 def scenarios_of(link: Link, cc: str, leocc: Path) -> Iterator[list[dict[str, Any]]]:
     """Yield the scenarios of a sender over a link's traces, then those over its model."""
     of_link = {"queue": link.queue} | ({"rate": link.rate} if link.rate else {})
-    whole = {"link": of_link, "flow": [{"cc": cc}], "run": {"duration": f"{RUN_S} s"}}
+    whole: dict[str, Any] = {
+        "link": of_link,
+        "flow": [{"cc": cc}],
+        "run": {"duration": f"{RUN_S} s"},
+    }
     traces = [
         {"kind": "trace", "file": str(measured_paths.PLACE / f"{name}.parquet"), "offset": f"{s} s"}
         for name in link.files

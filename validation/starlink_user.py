@@ -46,8 +46,8 @@ def shown(frame: pl.DataFrame, holds: Literal["backward", "forward"] = "backward
         frame: values by `t_ns`.
         holds: the row whose values hold at a time: the last ("backward") or the next ("forward").
     """
-    ends = (int(edge * 1e9) for edge in (FROM_S, UNTIL_S))
-    every = pl.DataFrame({"t_ns": range(*ends, STEP_NS)}, schema={"t_ns": pl.Int64})
+    from_ns, until_ns = int(FROM_S * 1e9), int(UNTIL_S * 1e9)
+    every = pl.DataFrame({"t_ns": range(from_ns, until_ns, STEP_NS)}, schema={"t_ns": pl.Int64})
     held = every.join_asof(frame.sort("t_ns"), on="t_ns", strategy=holds)
     t_s = (pl.col("t_ns") / 1e9 / BIN_S).floor() * BIN_S
     return held.group_by(t_s.alias("t_s"), maintain_order=True).agg(pl.exclude("t_ns").mean())

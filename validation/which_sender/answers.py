@@ -124,7 +124,7 @@ def recommendation(runs: Runs, reader: Reader, compared: Sequence[Question]) -> 
     known = {kind: ranked for kind, ranked in every.items() if ranked.strata}
     if not known:
         return item(f"**{reader.who}**: the data has no runs.")
-    deciding = {kind: ranked for kind, ranked in known.items() if kind != "computed"} or known
+    deciding: Judges = {kind: known[kind] for kind in KINDS[1:] if kind in known} or known
     agreed = best_in_all(deciding)
     best = agreed or next(iter(deciding.values())).best
     lead = f"use **{best}**" if agreed else "; ".join(

@@ -225,8 +225,15 @@ def _way(
             if with_delays or not name.endswith("_ms"):
                 parts.setdefault(name, table)
     for link, grid in links:
-        if link.packets_per_ms is not None and way in link.series:
-            series = link.series["up" if way == "up" else "down"]
+        series = link.series.get("up" if way == "up" else "down")
+        # Packet times are of one direction; a path tells those of the direction down.
+        is_of_way = way == "down" or len(link.series) == 1
+        if (
+            link.packets_per_ms is not None
+            and is_of_way
+            and series is not None
+            and series.rate_mbps is not None
+        ):
             whole = way_parts(series, Steps.of(series, link.start_ns, grid))
             fine = rate_parts(link.packets_per_ms, round(grid.period_s * 1e3))
             if "rate" in parts:

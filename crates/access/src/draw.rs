@@ -61,7 +61,7 @@ enum Part {
     Wait,
     Holes,
     Outages,
-    /// First part of a direction; each direction has [`PARTS_OF_A_WAY`] of them.
+    /// First part of a direction: those of [`WayPart`] follow, up to the last kind of bursts.
     Up = 16,
     Down = 32,
 }
@@ -85,6 +85,11 @@ enum WayPart {
 pub fn draw(profile: &Profile, request: &Request<'_>) -> Result<PathTrace, DrawError> {
     if request.computed.is_none() && !profile.has_delays() {
         return Err(DrawError::NoDelays { profile: profile.name.clone() });
+    }
+    // Before anything is drawn, so that a long path does not take all memory.
+    let steps = request.duration.as_nanos() / profile.shortest_step().as_nanos().max(1);
+    if steps as usize > MOST_FRAMES {
+        return Err(DrawError::TooLong { frames: steps as usize });
     }
     let drawing = Drawing::new(profile, request);
     let holes = drawing.holes();

@@ -18,6 +18,9 @@ const NORMAL_SCORES: [f64; 23] = [
     0.2533, 0.5244, 0.6745, 0.8416, 1.0364, 1.2816, 1.6449, 1.8808, 2.0537, 2.3263, 2.5758, 3.0902,
 ];
 
+/// Shortest time between two values.
+const SHORTEST_STEP: Duration = Duration::from_millis(1);
+
 /// Distribution as a table: its quantiles at [`RANKS`], which do not decrease.
 pub type Quantiles = [f64; RANKS.len()];
 
@@ -62,8 +65,8 @@ impl Process {
     /// The name of the key, and what was expected.
     pub fn check(&self, lowest: f64) -> Result<(), String> {
         check_quantiles(&self.quantiles, lowest)?;
-        if self.every == Duration::ZERO {
-            return Err("every is 0 s; expected a time above zero".to_owned());
+        if self.every < SHORTEST_STEP {
+            return Err(format!("every is {}; expected at least {SHORTEST_STEP}", self.every));
         }
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         if !is_share(self.slot) || !is_share(self.slow) || self.slot + self.slow > 1.0 {

@@ -230,7 +230,21 @@ impl Profile {
         self.round_trip.is_some() || (self.up.floor_ms.is_some() && self.down.floor_ms.is_some())
     }
 
+    /// Shortest time between two changes of a drawn path, apart from bursts and holes.
+    pub(crate) fn shortest_step(&self) -> Duration {
+        let round_trip = self.round_trip.iter().map(|round_trip| round_trip.wait_ms.every);
+        let ways = [&self.up, &self.down].into_iter().flat_map(|way| {
+            let rate = way.rate.as_ref();
+            let frames = rate.and_then(|rate| rate.frames);
+            let processes = [way.wait_ms.as_ref(), rate.and_then(|rate| rate.fluctuation.as_ref())];
+            let frames = frames.map(|frames| Duration::from_secs_f64(frames.period_ms / 1e3));
+            processes.into_iter().flatten().map(|process| process.every).chain(frames)
+        });
+        round_trip.chain(ways).min().unwrap_or(Duration::from_millis(100))
+    }
+
     fn check(&self) -> Result<(), String> {
+        within("ground_ms", self.ground_ms, 60_000.0)?;
         if let Some(grid) = &self.grid
             && grid.period < Duration::from_secs(1)
         {
@@ -246,14 +260,33 @@ impl Profile {
             let begin = "reconfiguration.begin_ms";
             check_quantiles(&reconfiguration.begin_ms, -7_500.0)
                 .map_err(|what| format!("{begin}: {what}"))?;
+            within("reconfiguration.share", reconfiguration.share, 1.0)?;
+            within("reconfiguration.settling_ms", reconfiguration.settling_ms, 60_000.0)?;
+            within("reconfiguration.settling_factor", reconfiguration.settling_factor, 1_000.0)?;
         }
         if let Some(outages) = &self.outages {
             check_quantiles(&outages.lasts_ms, 0.0)
                 .map_err(|what| format!("outages.lasts_ms: {what}"))?;
+            within("outages.per_hour", outages.per_hour, 36_000.0)?;
         }
         self.up.check().map_err(|what| format!("up.{what}"))?;
         self.down.check().map_err(|what| format!("down.{what}"))
     }
+}
+
+/// Largest number of kinds of bursts, each of which has a random stream of its own.
+const MOST_KINDS: usize = 8;
+
+/// Check that a number lies between 0 and `most`; the error names its key. An infinite rate would draw forever.
+fn within(key: &str, value: f64, most: f64) -> Result<(), String> {
+    if (0.0..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{key} is {value}; expected 0 to {most}"))
+}
+
+fn check_factors(phases: &[PhaseFactor]) -> Result<(), String> {
+    phases.iter().try_for_each(|phase| within("phases.factor", phase.factor, 10_000.0))
 }
 
 impl Way {
@@ -271,8 +304,17 @@ impl Way {
             if let Some(frames) = &rate.frames {
                 frames.check().map_err(|what| format!("rate.frames: {what}"))?;
             }
+            check_factors(&rate.phases).map_err(|what| format!("rate.{what}"))?;
+        }
+        if let Some(loss) = &self.loss {
+            within("loss.independent", loss.independent, 1.0)?;
+            if loss.bursts.len() > MOST_KINDS {
+                return Err(format!("loss.bursts: expected at most {MOST_KINDS} kinds"));
+            }
         }
         for bursts in self.loss.iter().flat_map(|loss| &loss.bursts) {
+            within("loss.bursts.per_second", bursts.per_second, 1_000.0)?;
+            check_factors(&bursts.phases).map_err(|what| format!("loss.bursts.{what}"))?;
             check_quantiles(&bursts.lasts_ms, 0.0)
                 .map_err(|what| format!("loss.bursts.lasts_ms: {what}"))?;
             check_quantiles(&bursts.loss, 0.0).map_err(|w| format!("loss.bursts.loss: {w}"))?;
@@ -283,8 +325,8 @@ impl Way {
 
 impl Frames {
     fn check(&self) -> Result<(), String> {
-        if self.period_ms < 0.1 {
-            return Err(format!("period_ms is {}; expected at least 0.1", self.period_ms));
+        if !(1.0..=1_000.0).contains(&self.period_ms) {
+            return Err(format!("period_ms is {}; expected 1 to 1000", self.period_ms));
         }
         if !(self.busy > 0.0 && self.busy <= 1.0 && (0.0..=1.0).contains(&self.spread)) {
             return Err("expected busy above 0 to 1, and spread from 0 to 1".to_owned());

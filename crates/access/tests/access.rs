@@ -205,6 +205,12 @@ fn a_computed_path_keeps_its_nodes_and_gets_the_waits_on_the_terminals_hop() {
 }
 
 #[test]
+fn a_path_of_a_year_is_refused_before_it_takes_memory() {
+    let error = draw(&profile(""), &request(366 * 86_400, 1)).unwrap_err().to_string();
+    assert!(error.contains("takes 3162240000 changes of the link; at most 20000000"), "{error}");
+}
+
+#[test]
 fn wrong_profiles_are_refused_with_the_place() {
     let head = "description = \"a\"\nsource = \"a\"\nlicence = \"a\"\ndate = \"a\"\n";
     let falling = quantiles(|rank| 10.0 - rank);
@@ -218,6 +224,29 @@ fn wrong_profiles_are_refused_with_the_place() {
         (
             &format!("[up.wait_ms]\nquantiles = {}\nevery = \"10 ms\"\nslow = 0.5", constant(1.0)),
             "up.wait_ms: slow_time is missing, although slow is above 0",
+        ),
+        (
+            &format!("[up.wait_ms]\nquantiles = {}\nevery = \"1 us\"", constant(1.0)),
+            "up.wait_ms: every is 1 us; expected at least 1 ms",
+        ),
+        (
+            &format!("[outages]\nper_hour = inf\nlasts_ms = {}", constant(1.0)),
+            "outages.per_hour is inf; expected 0 to 36000",
+        ),
+        (
+            &format!(
+                "[[up.loss.bursts]]\nper_second = nan\nlasts_ms = {}\nloss = {}",
+                constant(1.0),
+                constant(1.0)
+            ),
+            "up.loss.bursts.per_second is NaN; expected 0 to 1000",
+        ),
+        (
+            &format!(
+                "[up.rate.level_mbps]\nquantiles = {}\nevery = \"15 s\"\n[up.rate.frames]\nperiod_ms = nan\nbusy = 0.5",
+                constant(1.0)
+            ),
+            "up.rate.frames: period_ms is NaN; expected 1 to 1000",
         ),
     ] {
         let error = Profile::parse(&format!("{head}{text}"), "own.toml").unwrap_err().to_string();

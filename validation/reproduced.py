@@ -10,7 +10,7 @@ import hashlib
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -22,7 +22,7 @@ from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun
 from skyhop.study.catalogue import find_study
 from skyhop.study.claims import ClaimResult
-from skyhop.study.file import Claim, StudyFile, read_study_file
+from skyhop.study.file import CAUSES, Claim, StudyFile, read_study_file
 from skyhop.study.page import numbers_text, verdict_text
 from skyhop.study.panel_kinds import TablePanel
 from skyhop.study.run_ids import describe
@@ -145,26 +145,55 @@ def write_verdicts() -> None:
 
 def verdicts_page() -> str:
     """Return the page of verdicts: a table, then what holds and what fails for each paper."""
-    counted = [(paper, tally(sections_of(paper).values())) for paper in papers()]
+    counted = [(paper, tally(sections_of(paper))) for paper in papers()]
     builds = builds_of(marks_of(all_sections().values()))
     return pages.render(
         "reproduced",
         counted=counted,
         total=sum((counts for _, counts in counted), Counter[str]()),
+        causes=CAUSES,
+        unexplained={
+            paper.page: list(unexplained_claims(sections_of(paper))) for paper in papers()
+        },
         builds=builds,
         builds_text=f"{len(builds)} builds" if len(builds) > 1 else "one build",
     )
 
 
-def tally(sections: Iterable[str]) -> Counter[str]:
-    """Return the numbers of runs, of claims and of each verdict over sections of studies."""
-    found = Counter({"runs": 0, "claims": 0, "holds": 0, "fails": 0, "unknown": 0})
-    for mark in marks_of(sections):
+def tally(sections: Mapping[str, str]) -> Counter[str]:
+    """Return the numbers of runs, of claims, of each verdict, and of failed claims by cause.
+
+    Args:
+        sections: section of each study, by the study's name.
+    """
+    found = Counter(dict.fromkeys(("runs", "claims", "holds", "fails", "unknown", *CAUSES), 0))
+    for mark in marks_of(sections.values()):
         found["runs"] += int(mark["runs"])
         for key in ("holds", "fails", "unknown"):
             found[key] += int(mark[key])
             found["claims"] += int(mark[key])
+    for claim, verdict in judged_claims(sections):
+        if verdict.startswith("does not hold"):
+            found[claim.cause or "unexplained"] += 1
     return found
+
+
+def judged_claims(sections: Mapping[str, str]) -> Iterator[tuple[Claim, str]]:
+    """Yield each claim on a page that is in its study file, with the text of its verdict."""
+    for name, text in sections.items():
+        file = ROOT / "studies" / f"{name}.toml"
+        claims = {c.text: c for c in read_study_file(file).claim} if file.is_file() else {}
+        for line in claim_lines(text):
+            claim = claims.get(line.removeprefix("| ").split(" | ")[0])
+            if claim is not None:
+                yield claim, row_of(claim, line)[0]
+
+
+def unexplained_claims(sections: Mapping[str, str]) -> Iterator[Claim]:
+    """Yield the claims on a page that do not hold, and for which no cause is found."""
+    for claim, verdict in judged_claims(sections):
+        if verdict.startswith("does not hold") and claim.cause in (None, "unexplained"):
+            yield claim
 
 
 # --- sections of pages ---
@@ -232,9 +261,11 @@ def section_text(
     """Return the section of a study; `rows` has verdict and numbers of each claim of its file."""
     claims = []
     for claim, (verdict, found) in zip(file.claim, rows, strict=bool(rows)):
-        note = f"*{claim.note}*" if claim.note and (found or claim.check) else ""
-        is_open = verdict.startswith(OPEN) and not found
-        claims.append((claim, verdict, "" if is_open else "<br>".join(filter(None, (found, note)))))
+        note = claim.note if found else ""
+        cause = "" if verdict.startswith("holds") else claim.cause_text
+        remark = " ".join(filter(None, (note, cause)))
+        cell = "<br>".join(filter(None, (found, f"*{remark}*" if remark else "")))
+        claims.append((claim, verdict, cell))
     values = {"failures": failures, "claims": claims, "tables": tables}
     return pages.render("study", name=name, mark=mark, file=file, **values)
 
@@ -279,16 +310,26 @@ def renewed(name: str, text: str) -> str:
     """
     file = read_study_file(find_study(name))
     mark, *lines = text.split("\n")
-    blocks = [
-        list(block) for is_row, block in groupby(lines, lambda line: line[:1] == "|") if is_row
-    ]
-    claims = blocks.pop(0)[2:] if blocks and blocks[0][0] == CLAIMS else []
+    claims, blocks = claim_lines(text), table_blocks(text)
+    blocks = blocks[1:] if claims else blocks
     if len(claims) != len(file.claim):
         raise SkyhopError(f"{name} has other claims than its section: run it again")
     rows = [row_of(claim, line) for claim, line in zip(file.claim, claims, strict=True)]
     failures = [line.removeprefix("- failed: ") for line in lines if line.startswith("- failed: ")]
     tables = ["\n".join(block) for block in blocks]
     return section_text(name, mark, file, failures=failures, rows=rows, tables=tables)
+
+
+def claim_lines(text: str) -> list[str]:
+    """Return the lines of a section's table of claims, without its head."""
+    blocks = table_blocks(text)
+    return blocks[0][2:] if blocks and blocks[0][0] == CLAIMS else []
+
+
+def table_blocks(text: str) -> list[list[str]]:
+    """Return the lines of each table in a section."""
+    lines = text.split("\n")
+    return [list(block) for is_row, block in groupby(lines, lambda line: line[:1] == "|") if is_row]
 
 
 def row_of(claim: Claim, line: str) -> tuple[str, str]:

@@ -255,3 +255,18 @@ def test_renewed_prose_keeps_verdicts_and_numbers() -> None:
     assert reproduced.row_of(unknown, line) == ("cannot be told: a new one", "")
     line = "| Text | holds | 1 against 2<br>*An old note.* |"
     assert reproduced.row_of(claim, line) == ("holds", "1 against 2")
+
+
+def test_claims_that_fail_are_counted_by_their_cause() -> None:
+    name, section = next(iter(reproduced.all_sections().items()))
+    first = reproduced.read_study_file(reproduced.find_study(name)).claim[0]
+    lines = reproduced.claim_lines(section)
+    assert len(lines) == len(reproduced.read_study_file(reproduced.find_study(name)).claim)
+    failed = section.replace("\n".join(lines), f"| {first.text} | does not hold | 1 against 2 |")
+    ((claim, verdict),) = reproduced.judged_claims({name: failed})
+    assert (claim, verdict) == (first, "does not hold")
+    counts = reproduced.tally({name: failed})
+    assert sum(counts[cause] for cause in reproduced.CAUSES) == 1
+    assert counts[first.cause or "unexplained"] == 1
+    held = failed.replace("does not hold", "holds")
+    assert not any(reproduced.tally({name: held})[cause] for cause in reproduced.CAUSES)

@@ -316,6 +316,17 @@ def test_a_claim_can_say_that_it_cannot_be_told() -> None:
     assert (finding.why, finding.comparisons) == ("its weights are not to be had", ())
 
 
+def test_a_claim_that_fails_shows_its_cause_and_one_that_holds_does_not() -> None:
+    cause = {"cause": "model", "why": "losses are independent.", "shown_by": "axis loss"}
+    checks = ("goodput() > 1000", "goodput() > 1")
+    study = load_study(content(claim=[{"text": "…", "check": c, **cause} for c in checks]))
+    fails, holds = judge(study.claims, made_up(study, DATA))
+    text = "Cause: skyhop's model. losses are independent (shown by axis loss)."
+    assert (fails.cause_text, holds.cause_text) == (text, "")
+    assert claim_rows(fails)[-1] == ("", text)
+    assert all(text not in row for row in claim_rows(holds))
+
+
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
@@ -323,6 +334,10 @@ def test_a_claim_can_say_that_it_cannot_be_told() -> None:
         ({"text": "…"}, "either `check`, or the reason `cannot_be_told`"),
         ({"text": "…", "cannot_be_told": " "}, "either `check`, or the reason `cannot_be_told`"),
         ({**UNTOLD, "each": {"cc": ["bbr"]}}, "`each` goes with `check`"),
+        ({**UNTOLD, "cause": "data"}, "`cause` and `why`, its sentence, go together"),
+        ({**UNTOLD, "why": "it is closed"}, "`cause` and `why`, its sentence, go together"),
+        ({**UNTOLD, "shown_by": "loss"}, "`shown_by` goes with `cause`"),
+        ({**UNTOLD, "cause": "moon", "why": "…"}, "cause"),
     ],
 )
 def test_a_claim_needs_a_check_or_a_reason(claim: dict[str, Any], expected: str) -> None:

@@ -300,6 +300,7 @@ def _judged(result: ClaimResult) -> dict[str, Any]:
         "text": result.claim.text,
         "verdict": result.verdict,
         "cannot_be_told": result.claim.cannot_be_told,
+        "cause": result.cause_text,
         "within_chance": result.within_chance,
         "failed": [dict(run) for run in result.failed],
         "findings": [

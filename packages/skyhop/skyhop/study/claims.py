@@ -90,6 +90,11 @@ class ClaimResult:
         return self.claim.cannot_be_told if self.claim.cannot_be_told in whys else ""
 
     @property
+    def cause_text(self) -> str:
+        """Why the claim does not hold or cannot be told, as text; empty if it holds."""
+        return "" if self.verdict == "holds" else self.claim.cause_text
+
+    @property
     def within_chance(self) -> bool:
         """Whether other seeds could have given another verdict.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -180,6 +180,18 @@ class Published(StrictModel):
     """Rows, each with one value per axis of `by`, then the published value."""
 
 
+CAUSES = {
+    "unexplained": "not explained",
+    "model": "skyhop's model",
+    "encoding": "how the claim is put",
+    "environment": "the paper's environment",
+    "paper": "the paper",
+    "data": "data not public",
+}
+"""Causes of a claim that does not hold or cannot be told, by their keys in a study file."""
+Cause: TypeAlias = Literal["unexplained", "model", "encoding", "environment", "paper", "data"]
+
+
 class Claim(StrictModel):
     """Claim to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
 
@@ -195,6 +207,33 @@ class Claim(StrictModel):
     """Name of the learned sender in the claim; the user gives its card with `--policy`."""
     note: str = ""
     """Note for readers of the page."""
+    cause: Cause | None = None
+    """Why the claim does not hold or cannot be told; shown only with such a verdict.
+
+    unexplained: no cause is found. model: skyhop's model lacks or simplifies it. encoding: `check`
+    asks for something else than the paper. environment: the paper's environment differs from its
+    description. paper: the paper contradicts itself or measured data. data: not public.
+    """
+    why: str = ""
+    """The cause in a sentence: what decides the claim, or what was tried."""
+    shown_by: str = ""
+    """Axis value, claim or study that shows the cause."""
+
+    @property
+    def cause_text(self) -> str:
+        """The cause with its sentence and what shows it, as text; empty if there is none."""
+        if self.cause is None:
+            return ""
+        shown = f" (shown by {self.shown_by})" if self.shown_by else ""
+        return f"Cause: {CAUSES[self.cause]}. {self.why.rstrip('.')}{shown}."
+
+    @model_validator(mode="after")
+    def _cause_has_a_reason(self) -> Claim:
+        if (self.cause is None) == bool(self.why.strip()):
+            raise ValueError("`cause` and `why`, its sentence, go together")
+        if self.shown_by and self.cause is None:
+            raise ValueError("`shown_by` goes with `cause`")
+        return self
 
     @model_validator(mode="after")
     def _is_checked_or_says_why_not(self) -> Claim:

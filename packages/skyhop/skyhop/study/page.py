@@ -43,6 +43,7 @@ class ShownClaim:
     check: str
     """Expression of the claim; empty if it has none."""
     note: str
+    """Note for readers, and the cause of a claim that does not hold or cannot be told."""
     verdict: str
     verdict_text: str
     """Verdict, with its numbers if other seeds could give another verdict."""
@@ -167,7 +168,7 @@ def _claim(result: ClaimResult) -> ShownClaim:
     return ShownClaim(
         text=result.claim.text,
         check=result.claim.check or "",
-        note=result.claim.note,
+        note=" ".join(filter(None, (result.claim.note, result.cause_text))),
         verdict=result.verdict,
         verdict_text=verdict_text(result),
         findings=findings,
@@ -176,7 +177,7 @@ def _claim(result: ClaimResult) -> ShownClaim:
 
 
 def claim_rows(result: ClaimResult) -> list[tuple[str, str]]:
-    """Return a claim and its verdict, then each combination of `each` with its numbers."""
+    """Return a claim and its verdict, each combination of `each` with its numbers, its cause."""
     shown, findings = _claim(result), []
     if not result.why_unchecked:
         findings = [
@@ -184,7 +185,8 @@ def claim_rows(result: ClaimResult) -> list[tuple[str, str]]:
             for f in shown.findings
         ]
     more = [(f"- and {shown.more} more", "")] if shown.more else []
-    return [(shown.text, shown.verdict_text), *findings, *more]
+    cause = [("", result.cause_text)] if result.cause_text else []
+    return [(shown.text, shown.verdict_text), *findings, *more, *cause]
 
 
 def verdict_text(result: ClaimResult) -> str:

@@ -324,7 +324,7 @@ pub struct AccessPath {
 
 /// Starlink's reallocation grid: satellites are chosen at seconds 12, 27, 42 and 57 of every UTC minute.
 const STARLINK_PERIOD: Duration = Duration::from_secs(15);
-const STARLINK_OFFSET: Duration = Duration::from_secs(12);
+pub(crate) const STARLINK_OFFSET: Duration = Duration::from_secs(12);
 
 /// Keys of `[path]` with kind = "fixed".
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -811,8 +811,11 @@ pub struct SignalSection {
     pub elements: Option<String>,
     /// Time between handovers, for source = "schedule" and "blind"; above 0 s, for "blind" at least 1 s.
     pub period: Duration,
-    /// Second of each UTC minute at which the first handover falls, for source = "schedule".
-    pub offset: Duration,
+    /// Second of each UTC minute at which the first handover falls, for source = "schedule"; default: 12 s. Over a path
+    /// that does not say when it begins: time of a handover by the path's own clock, whose zero is the beginning of its
+    /// file; there it has no default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<Duration>,
 }
 
 impl Default for SignalSection {
@@ -823,7 +826,7 @@ impl Default for SignalSection {
             error: "none".to_owned(),
             elements: None,
             period: STARLINK_PERIOD,
-            offset: STARLINK_OFFSET,
+            offset: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
-use crate::types::{FlowKind, SignalSource};
+use crate::types::{FlowKind, PathKind, STARLINK_OFFSET, SignalSource};
 
 impl NamedScenario {
     /// Announcements in a run over `trace`, which already includes the RTT changes of the
@@ -28,22 +28,35 @@ impl NamedScenario {
         let until = Instant::START + run.duration;
         let handovers: Vec<Handover> = match signal.source {
             SignalSource::Path => path::handovers(trace, &self.announced_changes()),
-            SignalSource::Schedule => {
-                let start = trace.header.start.ok_or_else(|| {
-                    self.key_error(
-                        "signal.source",
-                        "a schedule is in UTC, and the path does not say when it begins",
-                    )
-                })?;
-                HandoverGrid { period: signal.period, offset: signal.offset }
-                    .handovers(start, until)
-                    .collect()
-            }
+            SignalSource::Schedule => self.scheduled(trace, until)?,
             SignalSource::Forecast => self.forecast(find_place, progress)?,
             // A run with blind estimation makes its announcements during the run.
             SignalSource::None | SignalSource::Blind => Vec::new(),
         };
         Ok(self.timing()?.announce(handovers, until))
+    }
+
+    /// Handovers of the grid of `[signal]` in a run over `trace`: in UTC, or by the path's own clock if it does not say
+    /// when it begins.
+    fn scheduled(&self, trace: &PathTrace, until: Instant) -> Result<Vec<Handover>, ScenarioError> {
+        let signal = &self.scenario.signal;
+        let own_clock = || {
+            let begin = match &self.scenario.path.kind {
+                PathKind::Trace(path) => path.offset,
+                _ => Duration::ZERO,
+            };
+            UtcInstant::from_unix_nanos(0).after(begin)
+        };
+        let (start, offset) = match (trace.header.start, signal.offset) {
+            (Some(start), offset) => (start, offset.unwrap_or(STARLINK_OFFSET)),
+            (None, Some(offset)) => (own_clock(), offset),
+            (None, None) => {
+                let what = "a schedule is in UTC, and the path does not say when it begins; give the time of a \
+                            handover by the path's own clock, such as signal.offset = \"11.8 s\"";
+                return Err(self.key_error("signal.source", what));
+            }
+        };
+        Ok(HandoverGrid { period: signal.period, offset }.handovers(start, until).collect())
     }
 
     /// Plan of blind handover estimation in a run over `trace`; `None` for other sources of announcements.

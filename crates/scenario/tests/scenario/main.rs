@@ -7,5 +7,6 @@ mod forecast;
 mod links;
 mod parsing;
 mod predicted;
+mod schedule;
 mod sites;
 mod sizes;

@@ -14,6 +14,7 @@ use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
     Relay, cc_language, layered, one_line, shipped_card,
 };
+use skyhop_path::PathTrace;
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{
     Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant, did_you_mean,
@@ -95,9 +96,10 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 #[schemars(deny_unknown_fields)]
 pub struct PathSection {
     /// Treatment of packets during an outage: "drop" (packets are lost) or "hold" (the queue stops
-    /// sending until the outage is over). Default: "drop"; "hold" on paths with an access profile.
-    #[serde(default)]
-    pub during_outage: DuringOutage,
+    /// sending until the outage is over). Default: "drop"; "hold" on paths with an access profile, and on path files
+    /// drawn from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during_outage: Option<DuringOutage>,
     /// End at which the user's terminal is, "from" or "to", on paths with a terminal at one end only (access, starlink,
     /// path files). A path file with its terminal at the other end is mirrored. Default: that of the path file; "from"
     /// on other paths.
@@ -116,16 +118,19 @@ impl<'de> Deserialize<'de> for PathSection {
             if let PathKind::Constellation(path) = &mut kind {
                 path.outage = Some(path.outage().to_owned());
             }
-            let during_outage = during_outage.unwrap_or(match kind.profile() {
-                Some(_) => DuringOutage::Hold,
-                None => DuringOutage::Drop,
-            });
+            let during_outage = during_outage.or(kind.profile().map(|_| DuringOutage::Hold));
             Ok(Self { during_outage, dish, kind })
         })
     }
 }
 
 impl PathSection {
+    /// Treatment of packets during the outages of `trace`, a path that this section describes.
+    pub(crate) fn during_outage_of(&self, trace: &PathTrace) -> DuringOutage {
+        let drawn = trace.header.access.is_some();
+        self.during_outage.unwrap_or(if drawn { DuringOutage::Hold } else { DuringOutage::Drop })
+    }
+
     /// Return a path of constant round trip `rtt` that keeps this path's ends, start and outage behaviour.
     pub(crate) fn fixed(&self, rtt: Duration) -> Self {
         let (from, to, start) = match &self.kind {

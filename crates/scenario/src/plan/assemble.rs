@@ -94,6 +94,7 @@ impl NamedScenario {
     fn resolved(&self, trace: &PathTrace, plans: &[LinkPlan]) -> serde_json::Value {
         let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
+        path["during_outage"] = serde_json::json!(self.scenario.path.during_outage_of(trace));
         if !matches!(kind, PathKind::Trace(_)) {
             path["start"] = serde_json::json!(trace.header.start);
         }
@@ -120,9 +121,13 @@ impl NamedScenario {
         leave_out_defaults(&mut value["link"], &self.scenario.link.keys, trace);
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
         for (name, link) in links.into_iter().flatten() {
-            let keys = &self.scenario.links[name].link.keys;
+            let section = &self.scenario.links[name];
             if let Some(plan) = plans.iter().find(|plan| plan.name == *name) {
-                leave_out_defaults(link, keys, &plan.trace);
+                leave_out_defaults(link, &section.link.keys, &plan.trace);
+                if let Some(path) = &section.path {
+                    let during_outage = path.during_outage_of(&plan.trace);
+                    link["path"]["during_outage"] = serde_json::json!(during_outage);
+                }
             }
             if let Some(path) = link.get_mut("path") {
                 self.make_files_of_path_absolute(path);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skyhop_experiment::{FlowPlan, LinkPlan, QueueSize, seed_for};
 use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule};
-use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
+use skyhop_model::{Direction, LARGEST_PACKET, PATH_LINK};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
@@ -15,7 +15,7 @@ use crate::plan::hops::Hop;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
-use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, Scenario};
+use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, PathSection, Scenario};
 
 /// Description of a link, from which both directions are built.
 struct LinkSpec<'a> {
@@ -23,7 +23,8 @@ struct LinkSpec<'a> {
     /// Key of the link's section, such as `link`; used in errors and to derive the seed of the random draws.
     key: String,
     section: &'a LinkSection,
-    during_outage: DuringOutage,
+    /// Section of the path that the link follows.
+    path: &'a PathSection,
     changes: Vec<Change>,
 }
 
@@ -94,8 +95,7 @@ impl NamedScenario {
         section.keys.loss = None;
         section.back.iter_mut().for_each(|back| back.loss = None);
         let key = format!("link {number}");
-        let during_outage = path.during_outage;
-        let spec = LinkSpec { name: &name, key, section: &section, during_outage, changes: vec![] };
+        let spec = LinkSpec { name: &name, key, section: &section, path, changes: vec![] };
         let both = |direction| {
             let (mut config, size) = self.link(&spec, &hop.trace, path_rtt, direction)?;
             hop.complete(&mut config.schedule, link.end_rate);
@@ -116,7 +116,7 @@ impl NamedScenario {
             name,
             key,
             section,
-            during_outage: path.during_outage,
+            path,
             changes: self.changes_of(name),
         })
     }
@@ -139,7 +139,7 @@ impl NamedScenario {
         base_rtt: Duration,
         direction: Direction,
     ) -> Result<(LinkConfig, QueueSize), ScenarioError> {
-        let LinkSpec { key, section: link, during_outage, .. } = spec;
+        let LinkSpec { key, section: link, path, .. } = spec;
         let own = link.back.clone().unwrap_or_default();
         let (section, rate_changes, given) = match direction {
             Direction::Forward => (key.clone(), true, link.keys.clone()),
@@ -152,7 +152,7 @@ impl NamedScenario {
             direction,
             given: &given,
             rate_changes,
-            during_outage: *during_outage,
+            during_outage: path.during_outage_of(trace),
         };
         let (schedule, values) = (link_schedule(trace, &spec.changes, &settings), given.values());
         let rate = mean_rate(&schedule, trace.whole_end());

@@ -6,7 +6,7 @@ use std::path::Path;
 use skyhop_experiment::Experiment;
 use skyhop_files::write_path;
 use skyhop_link::LinkSchedule;
-use skyhop_model::End;
+use skyhop_model::{DuringOutage, End};
 use skyhop_path::{Endpoint, Frame, PathHeader, PathTrace, Place};
 use skyhop_scenario::{NamedScenario, ScenarioError, read_scenario};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
@@ -275,4 +275,30 @@ fn a_rate_or_loss_of_the_scenario_that_replaces_the_measured_one_is_noted_in_bot
     assert!(notes[1].contains(
         "link.back.loss = \"2 %\" replaces the loss of the access profile, whose mean is 1.00 %"
     ));
+}
+
+#[test]
+fn outages_of_a_file_drawn_from_a_profile_hold_packets_as_in_the_run_that_draws_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let treatment = |access: Option<&str>, key: &str| {
+        let delay = Some(Duration::from_millis(20));
+        let frame = Frame { delay, delay_back: delay, ..Frame::default() };
+        let ends = ["a", "b"].map(Endpoint::named);
+        let (lasts, step) = (Duration::from_secs(3), Duration::from_secs(1));
+        let header = PathHeader::plain("test", ends, lasts, step);
+        let header = PathHeader { access: access.map(str::to_owned), ..header };
+        let file = directory.path().join("x.parquet");
+        write_path(&PathTrace { header, frames: vec![frame] }, &file).unwrap();
+        let text = format!(
+            "[path]\nkind = \"trace\"\nfile = \"x.parquet\"\n{key}\n[run]\nduration = \"1 s\"\n"
+        );
+        let experiment = built(directory.path(), &text).unwrap();
+        let schedule = &experiment.links[0].forward.schedule;
+        let saved = experiment.scenario["path"]["during_outage"].clone();
+        assert_eq!(saved, serde_json::to_value(schedule.during_outage).unwrap());
+        schedule.during_outage
+    };
+    assert_eq!(treatment(None, ""), DuringOutage::Drop);
+    assert_eq!(treatment(Some("victoria-2024"), ""), DuringOutage::Hold);
+    assert_eq!(treatment(Some("victoria-2024"), "during_outage = \"drop\""), DuringOutage::Drop);
 }

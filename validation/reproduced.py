@@ -70,11 +70,6 @@ class Paper:
         """Path of the page with the details of the paper's studies."""
         return PAGES / f"{self.page}.md"
 
-    @property
-    def anchor(self) -> str:
-        """Anchor that Markdown processors give to the paper's heading."""
-        return re.sub(r"[^\w\- ]", "", self.name.lower()).replace(" ", "-")
-
 
 def papers() -> list[Paper]:
     """Read papers.toml; papers are in the order in which the page of verdicts lists them."""
@@ -130,7 +125,14 @@ def write_paper(paper: Paper, sections: Mapping[str, str]) -> None:
     marks = marks_of(ordered)
     studies = list(zip(marks, ordered, strict=True))
     page = pages.render(
-        "paper", paper=paper, builds=builds_of(marks), studies=studies, sections=ordered
+        "paper",
+        paper=paper,
+        counts=tally(sections),
+        causes=CAUSES,
+        unexplained=list(unexplained_claims(sections)),
+        builds=builds_of(marks),
+        studies=studies,
+        sections=ordered,
     )
     paper.file.parent.mkdir(parents=True, exist_ok=True)
     # The page is written as a whole and atomically, as the sections of other studies exist only
@@ -152,9 +154,6 @@ def verdicts_page() -> str:
         counted=counted,
         total=sum((counts for _, counts in counted), Counter[str]()),
         causes=CAUSES,
-        unexplained={
-            paper.page: list(unexplained_claims(sections_of(paper))) for paper in papers()
-        },
         builds=builds,
         builds_text=f"{len(builds)} builds" if len(builds) > 1 else "one build",
     )

@@ -185,7 +185,7 @@ CAUSES = {
     "model": "skyhop's model",
     "encoding": "how the claim is put",
     "environment": "the paper's environment",
-    "paper": "the paper",
+    "paper": "the claim itself",
     "data": "data not public",
 }
 """Causes of a claim that does not hold or cannot be told, by their keys in a study file."""

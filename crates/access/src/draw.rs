@@ -6,8 +6,8 @@ use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 use thiserror::Error;
 
 use crate::losses::bursts;
-use crate::process::{Process, Stream};
-use crate::profile::{Frames, Loss, Phases, Profile, RateModel, RoundTrip, Way};
+use crate::process::{Process, Stream, value_at};
+use crate::profile::{Bursts, Frames, Phases, Profile, RateModel, RoundTrip, Way};
 use crate::steps::{Cursor, Steps};
 
 /// Largest number of frames of a drawn path: more than a day of a profile with waits every 10 ms.
@@ -97,7 +97,7 @@ pub fn draw(profile: &Profile, request: &Request<'_>) -> Result<PathTrace, DrawE
     let floors = drawing.floors();
     let ways = [(&profile.up, Part::Up), (&profile.down, Part::Down)];
     let rates = ways.map(|(way, part)| drawing.rates(way.rate.as_ref(), part));
-    let losses = ways.map(|(way, part)| drawing.losses(way.loss.as_ref(), part));
+    let losses = ways.map(|(way, part)| drawing.losses(way, part));
     let layers = Layers { waits, floors, rates, losses };
     let times = layers.times(request.computed)?;
     let mut frames = layers.frames(&times, request);
@@ -165,10 +165,19 @@ impl<'d> Drawing<'d> {
 
     /// Values of a process at each mark, and at the path's start.
     fn by_slot(&self, process: &Process, stream: &mut Stream) -> Steps {
-        let marks: Vec<Instant> = self.phases.marks(self.end).map(|mark| mark.plus(0.0)).collect();
-        let values = process.values(stream, marks.len() as u64, |step| step as i64);
-        let steps = marks.into_iter().zip(values);
-        Steps(steps.filter(|(at, _)| *at < self.end).collect())
+        self.at_marks(process, self.scores_by_slot(process, stream))
+    }
+
+    /// Normal scores of a process at each mark, and at the path's start.
+    fn scores_by_slot(&self, process: &Process, stream: &mut Stream) -> Vec<f64> {
+        process.scores(stream, self.phases.marks(self.end).count() as u64, |step| step as i64)
+    }
+
+    /// Values of a process from its normal scores at each mark, and at the path's start.
+    fn at_marks(&self, process: &Process, scores: Vec<f64>) -> Steps {
+        let marks = self.phases.marks(self.end).map(|mark| mark.plus(0.0));
+        let values = scores.into_iter().map(|score| value_at(&process.quantiles, score));
+        Steps(marks.zip(values).filter(|(at, _)| *at < self.end).collect())
     }
 
     /// Path's start, and then the times in steps of `every` counted from a mark.
@@ -299,14 +308,39 @@ impl<'d> Drawing<'d> {
     }
 
     /// Loss of one direction: the independent loss, and each kind of bursts.
-    fn losses(&self, model: Option<&Loss>, way: Part) -> Vec<Steps> {
-        let Some(model) = model else { return Vec::new() };
+    fn losses(&self, of: &Way, way: Part) -> Vec<Steps> {
+        let Some(model) = &of.loss else { return Vec::new() };
         let independent = Steps(vec![(Instant::START, model.independent)]);
-        let kinds = (0..).zip(&model.bursts).map(|(kind, of)| {
+        let kinds = (0..).zip(&model.bursts).map(|(kind, one)| {
             let part = way as u64 + WayPart::Bursts as u64 + kind;
-            bursts(of, &self.phases, self.end, &mut Stream::new(self.seed, part))
+            let mut stream = Stream::new(self.seed, part);
+            let level = self.burst_level(one, of.rate.as_ref(), way, &mut stream);
+            bursts(one, &self.phases, self.end, &level, &mut stream)
         });
         [independent].into_iter().chain(kinds).collect()
+    }
+
+    /// Ratio of a kind of bursts' rate to its mean by slot; no steps if it is the same in all slots.
+    fn burst_level(
+        &self,
+        bursts: &Bursts,
+        rate: Option<&RateModel>,
+        way: Part,
+        stream: &mut Stream,
+    ) -> Steps {
+        let Some(level) = &bursts.level else { return Steps::default() };
+        let mut scores = self.scores_by_slot(level, stream);
+        if let Some(rate) = rate {
+            // The capacity's own scores, which its stream gives again.
+            let mut stream = self.stream_of(way, WayPart::Level);
+            let shared = bursts.with_rate;
+            let own = (1.0 - shared * shared).max(0.0).sqrt();
+            let of_rate = self.scores_by_slot(&rate.level_mbps, &mut stream);
+            for (score, rate) in scores.iter_mut().zip(of_rate) {
+                *score = own * *score + shared * rate;
+            }
+        }
+        self.at_marks(level, scores)
     }
 }
 

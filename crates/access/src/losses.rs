@@ -1,4 +1,4 @@
-//! Bursts of loss whose rate depends on the time since the last mark of the grid.
+//! Bursts of loss whose rate depends on the slot and on the time since the last mark of the grid.
 
 use skyhop_units::{Duration, Instant};
 
@@ -7,10 +7,19 @@ use crate::profile::{Bursts, Phases};
 use crate::steps::Steps;
 
 /// Draw the bursts until `end`, as the loss ratio over time, which is 0 between bursts. A burst begins at the rate of
-/// its phase, and no sooner than the one before has ended.
-pub(crate) fn bursts(bursts: &Bursts, phases: &Phases, end: Instant, stream: &mut Stream) -> Steps {
-    let rates = bursts.phases.iter().map(|phase| phase.factor);
-    let most_per_second = rates.fold(1.0_f64, f64::max) * bursts.per_second;
+/// its phase times `level`, and no sooner than the one before has ended.
+pub(crate) fn bursts(
+    bursts: &Bursts,
+    phases: &Phases,
+    end: Instant,
+    level: &Steps,
+    stream: &mut Stream,
+) -> Steps {
+    let highest = |ratios: &mut dyn Iterator<Item = f64>| ratios.fold(1.0_f64, f64::max);
+    let most_per_second = bursts.per_second
+        * highest(&mut bursts.phases.iter().map(|phase| phase.factor))
+        * highest(&mut level.0.iter().map(|(_, ratio)| *ratio));
+    let mut level = level.cursor(1.0);
     let mut steps = Steps::default();
     if most_per_second <= 0.0 {
         return steps;
@@ -21,8 +30,8 @@ pub(crate) fn bursts(bursts: &Bursts, phases: &Phases, end: Instant, stream: &mu
         if at >= end {
             return steps;
         }
-        // Thinning: a candidate at the highest rate is kept with the probability of its own phase.
-        let per_second = bursts.per_second * phases.factor(&bursts.phases, at);
+        // Thinning: a candidate at the highest rate is kept with the probability of its phase and slot.
+        let per_second = bursts.per_second * phases.factor(&bursts.phases, at) * level.at(at);
         if stream.unit() * most_per_second > per_second {
             continue;
         }

@@ -81,6 +81,11 @@ impl Process {
         Ok(())
     }
 
+    /// Largest value.
+    pub(crate) fn largest(&self) -> f64 {
+        self.quantiles[RANKS.len() - 1]
+    }
+
     /// Draw the first `steps` values, of which `steps_of_a_slot` belong to each slot.
     pub fn drawn(&self, steps: u64, steps_of_a_slot: u64, seed: u64) -> Vec<f64> {
         let slot_of = |step| (step / steps_of_a_slot.max(1)) as i64;
@@ -95,6 +100,17 @@ impl Process {
         steps: u64,
         slot_of: impl Fn(u64) -> i64,
     ) -> Vec<f64> {
+        let scores = self.scores(stream, steps, slot_of);
+        scores.into_iter().map(|score| value_at(&self.quantiles, score)).collect()
+    }
+
+    /// Draw the normal score of each step until `steps`, as [`Self::values`] does.
+    pub(crate) fn scores(
+        &self,
+        stream: &mut Stream,
+        steps: u64,
+        slot_of: impl Fn(u64) -> i64,
+    ) -> Vec<f64> {
         let kept = match self.slow_time {
             Duration::ZERO => 0.0,
             time => (-self.every.as_secs_f64() / time.as_secs_f64()).exp(),
@@ -102,7 +118,7 @@ impl Process {
         let [slot_part, slow_part, new_part] =
             [self.slot, self.slow, 1.0 - self.slot - self.slow].map(|share| share.max(0.0).sqrt());
         let (mut slot, mut slot_score, mut slow_score) = (None, 0.0, stream.normal());
-        let values = (0..steps).map(|step| {
+        let scores = (0..steps).map(|step| {
             if slot != Some(slot_of(step)) {
                 slot = Some(slot_of(step));
                 slot_score = stream.normal();
@@ -110,11 +126,9 @@ impl Process {
             if step > 0 {
                 slow_score = kept * slow_score + (1.0 - kept * kept).sqrt() * stream.normal();
             }
-            let score =
-                slot_part * slot_score + slow_part * slow_score + new_part * stream.normal();
-            value_at(&self.quantiles, score)
+            slot_part * slot_score + slow_part * slow_score + new_part * stream.normal()
         });
-        values.collect()
+        scores.collect()
     }
 }
 

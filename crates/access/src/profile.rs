@@ -161,6 +161,12 @@ pub struct Bursts {
     pub lasts_ms: Quantiles,
     /// Quantiles of the probability that a packet in a burst is lost.
     pub loss: Quantiles,
+    /// Rate of bursts in each slot as a ratio to `per_second`; 1 in every slot without it.
+    #[serde(default)]
+    pub level: Option<Process>,
+    /// Correlation of the level's normal scores with those of the direction's capacity by slot, from -1 to 1.
+    #[serde(default)]
+    pub with_rate: f64,
 }
 
 /// Reconfiguration at each mark of the grid.
@@ -318,6 +324,27 @@ impl Way {
             check_quantiles(&bursts.lasts_ms, 0.0)
                 .map_err(|what| format!("loss.bursts.lasts_ms: {what}"))?;
             check_quantiles(&bursts.loss, 0.0).map_err(|w| format!("loss.bursts.loss: {w}"))?;
+            bursts.check_level(self.rate.is_some()).map_err(|w| format!("loss.bursts.{w}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Bursts {
+    fn check_level(&self, has_rate: bool) -> Result<(), String> {
+        let Some(level) = &self.level else {
+            return match self.with_rate {
+                0.0 => Ok(()),
+                _ => Err("with_rate needs level".to_owned()),
+            };
+        };
+        level.check(0.0).map_err(|what| format!("level: {what}"))?;
+        within("level", level.largest(), 1_000.0)?;
+        if !(-1.0..=1.0).contains(&self.with_rate) {
+            return Err(format!("with_rate is {}; expected -1 to 1", self.with_rate));
+        }
+        if self.with_rate != 0.0 && !has_rate {
+            return Err("with_rate is given, but the direction has no rate".to_owned());
         }
         Ok(())
     }

@@ -192,6 +192,40 @@ fn rates_and_losses_depend_on_the_time_since_the_mark() {
 }
 
 #[test]
+fn bursts_gather_in_the_slots_of_their_level_which_may_go_with_the_capacity() {
+    // In half of the slots twice as many bursts as usual, in the others none.
+    let halves = quantiles(|rank| if rank > 0.5 { 2.0 } else { 0.0 });
+    let bursts = |with_rate: f64| {
+        format!(
+            "[up.rate.level_mbps]\nquantiles = {}\nevery = \"15 s\"\n\
+             [[up.loss.bursts]]\nper_second = 4.0\nlasts_ms = {}\nloss = {}\nwith_rate = {with_rate}\n\
+             [up.loss.bursts.level]\nquantiles = {halves}\nevery = \"15 s\"\n",
+            quantiles(|rank| 10.0 + 10.0 * rank),
+            constant(10.0),
+            constant(1.0),
+        )
+    };
+    for (with_rate, share_where_slow) in [(-1.0, 1.0), (1.0, 0.0), (0.0, 0.5)] {
+        let trace = drawn(&bursts(with_rate), 6_000, 3);
+        let is_slow = |frame: &Frame| frame.rate.unwrap().bits_per_second() < 15_000_000;
+        let lost = mean(&trace, |frame| frame.loss.unwrap());
+        let lost_where_slow = mean(&trace, |f| if is_slow(f) { f.loss.unwrap() } else { 0.0 });
+        // In 0.45 of the slots 8 bursts of 10 ms in a second, which do not overlap: 0.45 * 0.08 / 1.08.
+        assert!((lost - 0.0333).abs() < 0.004, "{lost} with {with_rate}");
+        assert!(
+            (lost_where_slow / lost - share_where_slow).abs() < 0.15,
+            "{lost_where_slow} {lost}"
+        );
+        let mut by_slot = vec![0.0; 400];
+        for frame in trace.frames.iter().filter(|frame| frame.loss > Some(0.5)) {
+            by_slot[(frame.at.as_nanos() / 15_000_000_000) as usize] += 1.0;
+        }
+        let without = by_slot.iter().filter(|bursts| **bursts == 0.0).count();
+        assert!((150..250).contains(&without), "{without} of 400 slots without a burst");
+    }
+}
+
+#[test]
 fn a_computed_path_keeps_its_nodes_and_gets_the_waits_on_the_terminals_hop() {
     let ends = ["home", "server"].map(Endpoint::named);
     let computed = PathTrace::fixed(ends, Duration::from_millis(10), Duration::from_secs(30));
@@ -240,6 +274,21 @@ fn wrong_profiles_are_refused_with_the_place() {
                 constant(1.0)
             ),
             "up.loss.bursts.per_second is NaN; expected 0 to 1000",
+        ),
+        (
+            &format!(
+                "[[up.loss.bursts]]\nper_second = 1.0\nlasts_ms = {0}\nloss = {0}\nwith_rate = -0.5",
+                constant(1.0)
+            ),
+            "up.loss.bursts.with_rate needs level",
+        ),
+        (
+            &format!(
+                "[[up.loss.bursts]]\nper_second = 1.0\nlasts_ms = {0}\nloss = {0}\nwith_rate = -0.5\n\
+                 [up.loss.bursts.level]\nquantiles = {0}\nevery = \"15 s\"",
+                constant(1.0)
+            ),
+            "up.loss.bursts.with_rate is given, but the direction has no rate",
         ),
         (
             &format!(

@@ -15,8 +15,10 @@ from conftest import Skyhop
 import skyhop as sh
 from reference_files import reference
 from skyhop import _core
+from skyhop.analysis.access_process import events_by_slot
 from skyhop.analysis.access_profile import fit_access
 from skyhop.analysis.portrait import Judgement, judge, portrait_of
+from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
 from skyhop.telemetry.measured_link import link_of_path, read_measured_link
 
@@ -157,3 +159,35 @@ def test_waits_of_a_log_with_few_probes_last_no_longer(tmp_path: Path) -> None:
     mine, known = (one["round_trip"]["wait_ms"] for one in (profile, truth))
     assert float(mine["every"].removesuffix(" ms")) <= 20
     assert median(mine["quantiles"]) == pytest.approx(median(known["quantiles"]), abs=3)
+
+
+@pytest.mark.parametrize("with_rate", [-0.8, 0.0])
+def test_the_gathering_of_losses_in_slots_comes_back_from_counts(with_rate: float) -> None:
+    slots, variance, kept = 1_000, 1.0, 0.6
+    source = np.random.default_rng(1)
+
+    def scores() -> FloatArray:
+        """Normal scores whose autocorrelation falls by `kept` from slot to slot."""
+        found = source.standard_normal(slots)
+        for slot in range(1, slots):
+            found[slot] = kept * found[slot - 1] + np.sqrt(1 - kept**2) * found[slot]
+        return found
+
+    capacity, own = scores(), scores()
+    score = with_rate * capacity + np.sqrt(1 - with_rate**2) * own
+    counts = source.poisson(5 * np.exp(np.sqrt(variance) * score - variance / 2))
+    found = events_by_slot(counts.astype(float), 15.0, capacity)
+    assert found is not None
+    level, shared = found
+    assert shared == pytest.approx(with_rate, abs=0.12)
+    # The ratio of the 95 % quantile to the median tells the variance of a lognormal distribution.
+    ratio = np.interp(0.95, RANKS, level["quantiles"]) / median(level["quantiles"])
+    assert np.log(ratio) / 1.645 == pytest.approx(np.sqrt(variance), abs=0.2)
+    forgets_s = float(level["slow_time"].removesuffix(" ms")) / 1e3
+    assert level["slow"] * np.exp(-15 / forgets_s) == pytest.approx(kept, abs=0.15)
+
+
+def test_counts_of_independent_losses_have_no_level() -> None:
+    source = np.random.default_rng(1)
+    counts = source.poisson(5.0, 400).astype(float)
+    assert events_by_slot(counts, 15.0, source.standard_normal(400)) is None

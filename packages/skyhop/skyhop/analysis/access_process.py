@@ -25,6 +25,8 @@ _LAGS = np.array([1, 2, 5, 10, 20, 50])
 _SLOT_LAGS = (1, 2, 4, 8)
 _NOTABLE = 0.02
 """Autocorrelation below which a process counts as without memory."""
+_SIGNIFICANT = 3.0
+"""Standard errors from which on counts vary more than those of independent events."""
 _NOTABLE_SLOT = 0.1
 """The same for values by slot, of which there are few."""
 
@@ -99,6 +101,58 @@ def by_slot(values: FloatArray, period_s: float) -> dict[str, Any]:
         return process(quantiles, period_s)
     slow, slow_s = _exponential(lags * period_s, wanted, period_s)
     return process(quantiles, period_s, slow=slow, slow_s=slow_s)
+
+
+def events_by_slot(
+    counts: FloatArray, period_s: float, rate_scores: FloatArray | None
+) -> tuple[dict[str, Any], float] | None:
+    """Return the rate of events in each slot as a ratio to its mean, and how it goes with the rate.
+
+    Counts of independent events vary by their mean. What they vary in addition is the ratio's, with
+    a lognormal distribution (a Cox process).
+
+    Args:
+        counts: number of events in each slot.
+        period_s: duration of a slot.
+        rate_scores: normal scores of the capacity of each slot.
+
+    Returns:
+        The process, and the correlation of its scores with `rate_scores`; `None` if the counts vary
+        as those of independent events.
+    """
+    mean = float(counts.mean())
+    index_of_dispersion = float(counts.var()) / mean
+    if index_of_dispersion - 1 < _SIGNIFICANT * np.sqrt(2 / len(counts)):
+        return None
+    variance = float(np.log1p((index_of_dispersion - 1) / mean))
+    deviation = counts - mean
+    with_rate, of_rate = 0.0, np.zeros(len(_SLOT_LAGS))
+    lags = np.array(_SLOT_LAGS, dtype=int)
+    if rate_scores is not None:
+        shared = deviation * rate_scores
+        if abs(shared.mean()) > _SIGNIFICANT * shared.std() / np.sqrt(len(shared)):
+            with_rate = float(np.clip(shared.mean() / mean / np.sqrt(variance), -0.95, 0.95))
+            of_rate = _correlations(rate_scores, lags)
+    together = np.array([np.mean(deviation[lag:] * deviation[:-lag]) for lag in lags]) / mean**2
+    correlations = np.log1p(np.maximum(together, -0.5)) / variance
+    own = (correlations - with_rate**2 * of_rate) / (1 - with_rate**2)
+    slow, slow_s = _exponential(lags * period_s, own, period_s)
+    if own[0] <= _NOTABLE_SLOT:
+        slow, slow_s = 0.0, 0.0
+    return process(_lognormal_table(variance), period_s, slow=slow, slow_s=slow_s), with_rate
+
+
+def _lognormal_table(variance: float) -> FloatArray:
+    """Return the quantiles of a lognormal distribution whose table has the mean 1."""
+    quantiles = np.exp(np.sqrt(variance) * NORMAL_SCORES)
+    scores = np.random.default_rng(1).standard_normal(_PAIRS)
+    return np.asarray(quantiles / np.interp(scores, NORMAL_SCORES, quantiles).mean())
+
+
+def normal_scores(values: FloatArray) -> FloatArray:
+    """Return the normal scores of values by their ranks."""
+    ranks = (np.argsort(np.argsort(values)) + 0.5) / len(values)
+    return np.array([NormalDist().inv_cdf(rank) for rank in ranks])
 
 
 def _correlations(values: FloatArray, lags: IntArray) -> FloatArray:

@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from skyhop.analysis.access_process import by_slot, of_steps, quantile_table
+from skyhop.analysis.access_process import (
+    by_slot,
+    events_by_slot,
+    normal_scores,
+    of_steps,
+    quantile_table,
+)
 from skyhop.analysis.portrait_grid import Grid
 from skyhop.data.arrays import BoolArray, FloatArray, IntArray
 from skyhop.telemetry.measured_link import Series
@@ -75,7 +81,8 @@ def way_parts(series: Series, steps: Steps) -> dict[str, Any]:
     if series.rate_mbps is not None:
         parts["rate"] = _rate_parts(steps, series.rate_mbps)
     if series.loss is not None and np.any(series.loss > 0):
-        parts["loss"] = {"bursts": _bursts(steps, np.nan_to_num(series.loss))}
+        levels = None if series.rate_mbps is None else _levels(steps, series.rate_mbps)
+        parts["loss"] = {"bursts": _bursts(steps, np.nan_to_num(series.loss), levels)}
     return parts
 
 
@@ -120,12 +127,22 @@ def holes_of_series(delay_ms: FloatArray, steps: Steps) -> list[tuple[float, flo
     return holes
 
 
-def _rate_parts(steps: Steps, rate_mbps: FloatArray) -> dict[str, Any]:
-    _, index = np.unique(steps.slots, return_inverse=True)
+def _levels(steps: Steps, rate_mbps: FloatArray) -> FloatArray:
+    """Mean rate in the middle of each slot; NaN where it is not known."""
+    index = _slot_indices(steps)
     known = steps.middle & np.isfinite(rate_mbps)
-    counts_of_slots = np.bincount(index, known)
     with np.errstate(invalid="ignore"):
-        levels = np.bincount(index, np.where(known, rate_mbps, 0.0)) / counts_of_slots
+        return np.bincount(index, np.where(known, rate_mbps, 0.0)) / np.bincount(index, known)
+
+
+def _slot_indices(steps: Steps) -> IntArray:
+    """Place of each step's slot among the slots."""
+    return np.unique(steps.slots, return_inverse=True)[1]
+
+
+def _rate_parts(steps: Steps, rate_mbps: FloatArray) -> dict[str, Any]:
+    index, levels = _slot_indices(steps), _levels(steps, rate_mbps)
+    known = steps.middle & np.isfinite(rate_mbps)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.where(levels[index] > 0, rate_mbps / levels[index], np.nan)
     counts = known & np.isfinite(ratios)
@@ -174,11 +191,31 @@ class _Run:
     is_short: bool
 
 
-def _bursts(steps: Steps, loss: FloatArray) -> list[dict[str, Any]]:
+def _bursts(steps: Steps, loss: FloatArray, levels: FloatArray | None) -> list[dict[str, Any]]:
     """Bursts of two kinds: those within one step, and longer ones."""
     runs = _runs(steps, loss)
     kinds = [[run for run in runs if run.is_short is short] for short in (True, False)]
-    return [_kind(steps, kind) for kind in kinds if len(kind) >= LEAST_RUNS]
+    return [
+        _kind(steps, kind) | _level(steps, kind, levels)
+        for kind in kinds
+        if len(kind) >= LEAST_RUNS
+    ]
+
+
+def _level(steps: Steps, runs: list[_Run], levels: FloatArray | None) -> dict[str, Any]:
+    """Return how the rate of bursts differs from slot to slot; empty if it does not."""
+    index = _slot_indices(steps)
+    counts = np.bincount(index[[run.first for run in runs]], minlength=int(index[-1]) + 1)
+    # The first and the last slot are not whole.
+    whole = slice(1, -1)
+    scores = None
+    if levels is not None and np.isfinite(levels[whole]).all():
+        scores = normal_scores(levels[whole])
+    found = events_by_slot(counts[whole].astype(np.float64), steps.period_s, scores)
+    if found is None:
+        return {}
+    level, with_rate = found
+    return {"level": level} | ({"with_rate": round(with_rate, 3)} if with_rate else {})
 
 
 def _runs(steps: Steps, loss: FloatArray) -> list[_Run]:

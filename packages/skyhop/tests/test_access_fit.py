@@ -167,7 +167,7 @@ def test_the_gathering_of_losses_in_slots_comes_back_from_counts(with_rate: floa
     source = np.random.default_rng(1)
 
     def scores() -> FloatArray:
-        """Normal scores whose autocorrelation falls by `kept` from slot to slot."""
+        """Return normal scores whose autocorrelation falls by `kept` from slot to slot."""
         found = source.standard_normal(slots)
         for slot in range(1, slots):
             found[slot] = kept * found[slot - 1] + np.sqrt(1 - kept**2) * found[slot]

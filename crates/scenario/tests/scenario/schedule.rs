@@ -6,7 +6,7 @@ use std::path::Path;
 use skyhop_files::write_path;
 use skyhop_path::{Endpoint, Frame, PathHeader, PathTrace};
 use skyhop_scenario::read_scenario;
-use skyhop_units::{Duration, Instant, UtcInstant};
+use skyhop_units::{Duration, UtcInstant};
 
 /// Times of announced handovers in ms, in a run of 40 s over the file "log.parquet" of 60 s, or the error.
 fn announced_ms(start: Option<UtcInstant>, path: &str, signal: &str) -> Result<Vec<u64>, String> {

@@ -38,6 +38,7 @@ fn request(relay: Relay, compat: Compat) -> PathRequest {
         relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
+        intermediate_outage: Duration::ZERO,
         compat,
         step: Duration::from_secs(1),
         duration: Duration::from_secs(STEPS),

@@ -93,6 +93,7 @@ fn request(relay: Relay) -> PathRequest {
         relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
+        intermediate_outage: Duration::ZERO,
         compat: Compat::None,
         step: Duration::from_secs(1),
         duration: Duration::from_secs(STEPS),

@@ -263,7 +263,12 @@ impl PathRequest {
             }
             Compat::Leoem => LinkTeardown::AllAsLeoem,
         };
-        EventRules { outage: self.outage, teardown, seed: self.seed }
+        EventRules {
+            outage: self.outage,
+            intermediate_outage: self.intermediate_outage,
+            teardown,
+            seed: self.seed,
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::trace::{Frame, PathEvent};
 pub struct EventRules {
     /// Model of the outage of an end handover.
     pub outage: OutageModel,
+    /// Outage of a link in the middle of the path that goes down.
+    pub intermediate_outage: Duration,
     /// Links in the middle of the path that go down when the route changes.
     pub teardown: LinkTeardown,
     /// Seed of random outages.
@@ -71,7 +73,7 @@ impl EventRules {
             at: frame.at,
             kind: PathEventKind::Intermediate,
             hop: Some(hop),
-            outage: Duration::ZERO,
+            outage: self.intermediate_outage,
         }));
         // The end `to` of an access path is on the ground and has no satellite.
         if was[1] != is[1] && self.is_satellite(is[1]) {

@@ -22,7 +22,7 @@ pub mod trace;
 
 pub use compute::{PathFrames, compute};
 pub use jitter::{Jitter, Spikes};
-pub use outage::{Draw, OutageModel};
+pub use outage::{Draw, OutageModel, default_intermediate_outage};
 pub use request::{MOST_STEPS, PathError, PathOptions, PathRequest, Place, UtcGrid};
 pub use states::States;
 pub use trace::{

@@ -1,8 +1,9 @@
-//! Models of the outage when an end of the path changes its satellite.
+//! Outages at handovers: models of those of an end that changes its satellite, and the duration of those in the middle.
 
 use std::fmt;
 use std::str::FromStr;
 
+use skyhop_model::Compat;
 use skyhop_units::{Duration, Instant, QuantityError, did_you_mean};
 
 /// Model of the duration of an end handover's outage.
@@ -18,6 +19,20 @@ pub enum OutageModel {
     None,
     /// Constant duration of all outages.
     Constant(Duration),
+}
+
+/// Time for which LeoEM's emulator takes a link in the middle of the path down: it runs `ifconfig` for the interface at
+/// either end, twice, and the paper does not say how long that takes. docs/results/validation.md has measurements; with
+/// this value CUBIC has its published share of the link next to SaTCP (Table II).
+const LEOEM_INTERMEDIATE: Duration = Duration::from_millis(25);
+
+/// Outage of a link in the middle of the path, by default: that of LeoEM's emulator with its compatibility mode, none
+/// otherwise, because gateways have several antennas and join a link before they leave the old one (SaTCP section III).
+pub fn default_intermediate_outage(compat: Compat) -> Duration {
+    match compat {
+        Compat::Leoem => LEOEM_INTERMEDIATE,
+        Compat::None | Compat::Hypatia => Duration::ZERO,
+    }
 }
 
 /// Bounds of Starlink's outages, ns.

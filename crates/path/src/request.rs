@@ -30,6 +30,8 @@ pub struct PathRequest {
     pub handover: String,
     /// Model of the outage at an end handover.
     pub outage: OutageModel,
+    /// Outage of a link in the middle of the path that goes down at an intermediate handover.
+    pub intermediate_outage: Duration,
     /// Other simulator whose Earth model, speed of light and rules the path uses, if any.
     pub compat: Compat,
     /// Start of the path in UTC.

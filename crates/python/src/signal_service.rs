@@ -51,7 +51,7 @@ pub(crate) fn serve_signal(
             Some(options) => forecast_source(options)?,
             None => service_source(py, source, file, interface, grid)?,
         },
-        timing: Timing { lead, error, seed: 1 },
+        timing: Timing::new(lead, error, 1),
         namespace: namespace(netns),
         destination: destination.map(prefix).transpose()?,
         socket: PathBuf::from(socket),

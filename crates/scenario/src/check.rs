@@ -208,9 +208,7 @@ impl NamedScenario {
     }
 
     fn check_signal(&self, signal: &SignalSection) -> Result<(), ScenarioError> {
-        let error = signal
-            .timing_error()
-            .map_err(|error| self.key_error("signal.error", error.to_string()))?;
+        let timing = self.timing()?;
         if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
             let what = format!(
                 "is {}; expected at least {SHORTEST_BLIND_PERIOD} to find a grid by source = \"blind\"",
@@ -223,12 +221,27 @@ impl NamedScenario {
             return Err(self.key_error("signal.period", what));
         }
         let on_a_grid = matches!(signal.source, SignalSource::Schedule | SignalSource::Blind);
-        if on_a_grid && error.constant() >= signal.period {
-            let what = format!(
-                "is as long as the period of {}, so that announcements carry no information; expected less",
-                signal.period
-            );
-            return Err(self.key_error("signal.error", what));
+        if !on_a_grid {
+            return Ok(());
+        }
+        for (key, time) in
+            [("signal.error", timing.unknown.error.constant()), ("signal.latency", timing.latency)]
+        {
+            if time >= signal.period {
+                let what = format!(
+                    "is as long as the period of {}, so that announcements carry no information; expected less",
+                    signal.period
+                );
+                return Err(self.key_error(key, what));
+            }
+        }
+        for (key, keys) in
+            [("signal.end", &signal.end), ("signal.intermediate", &signal.intermediate)]
+        {
+            if keys.is_some() {
+                let what = "is for source = \"path\" and \"forecast\": a grid does not tell the kinds of handovers";
+                return Err(self.key_error(key, what));
+            }
         }
         Ok(())
     }

@@ -14,8 +14,7 @@ use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
     Relay, cc_language, layered, one_line, shipped_card,
 };
-use skyhop_path::PathTrace;
-use skyhop_signal::{TimingError, TimingErrorText};
+use skyhop_path::{PathTrace, default_intermediate_outage};
 use skyhop_units::{
     Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant, did_you_mean,
 };
@@ -117,6 +116,10 @@ impl<'de> Deserialize<'de> for PathSection {
             let mut kind: PathKind = keys.kind()?;
             if let PathKind::Constellation(path) = &mut kind {
                 path.outage = Some(path.outage().to_owned());
+                let resolved = path.intermediate_outage();
+                if resolved > Duration::ZERO {
+                    path.intermediate_outage = Some(resolved);
+                }
             }
             let during_outage = during_outage.or(kind.profile().map(|_| DuringOutage::Hold));
             Ok(Self { during_outage, dish, kind })
@@ -215,6 +218,10 @@ pub struct ConstellationPath {
     /// "none", or a duration ("80 ms"). Default: "leoem"; "starlink" for relay = "access"; "none" with an access
     /// profile, which has holes of its own.
     pub outage: Option<String>,
+    /// Duration of the outage when a link in the middle of the path goes down at an intermediate handover. Default:
+    /// 25 ms with compat = "leoem", as long as its emulator takes the link's interfaces down; 0 s otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intermediate_outage: Option<Duration>,
     /// UTC time at which the path begins, as in 2026-01-01T12:00:00Z. Default: the constellation's epoch; for
     /// element sets the median of their epochs.
     pub start: Option<UtcInstant>,
@@ -263,6 +270,7 @@ impl Default for ConstellationPath {
             jitter: None,
             handover: None,
             outage: None,
+            intermediate_outage: None,
             start: None,
             step: Duration::from_secs(1),
             gateways: "starlink-gateways".to_owned(),
@@ -291,6 +299,11 @@ impl ConstellationPath {
             (None, Relay::Access) => "starlink",
             (None, _) => "leoem",
         }
+    }
+
+    /// Duration of the outage at an intermediate handover.
+    pub(crate) fn intermediate_outage(&self) -> Duration {
+        self.intermediate_outage.unwrap_or_else(|| default_intermediate_outage(self.compat))
     }
 
     /// Name of the access profile.
@@ -811,6 +824,18 @@ pub struct SignalSection {
     /// Error added to the announced time of a handover: "none", "report-timing" (random, SaTCP Figure 4),
     /// or a duration ("0.2 s" is too late, "-0.2 s" too early).
     pub error: String,
+    /// Time from the announcement of a handover to its arrival at the senders.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub latency: Duration,
+    /// Lead and error of handovers of an end, in place of `lead` and `error`, for source = "path" and "forecast". In
+    /// SaTCP the terminal announces these handovers, and knows their times exactly. A handover of an end at the time of
+    /// an intermediate one counts as one of an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<KindSignalKeys>,
+    /// Lead and error of intermediate handovers, in place of `lead` and `error`, for source = "path" and "forecast". In
+    /// SaTCP a gateway announces these handovers, and predicts their times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intermediate: Option<KindSignalKeys>,
     /// File of element sets (TLE or OMM) from which handovers are forecast, for source = "forecast".
     /// Default: the element sets of the path.
     pub elements: Option<String>,
@@ -829,6 +854,9 @@ impl Default for SignalSection {
             source: SignalSource::None,
             lead: None,
             error: "none".to_owned(),
+            latency: Duration::ZERO,
+            end: None,
+            intermediate: None,
             elements: None,
             period: STARLINK_PERIOD,
             offset: None,
@@ -836,14 +864,16 @@ impl Default for SignalSection {
     }
 }
 
-impl SignalSection {
-    /// Parse `error`, the error added to the announced time.
-    ///
-    /// # Errors
-    /// The text of `error` is none of its possible values.
-    pub fn timing_error(&self) -> Result<TimingError, TimingErrorText> {
-        self.error.parse()
-    }
+/// `[signal.end]` and `[signal.intermediate]`: announcements of one kind of handover.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct KindSignalKeys {
+    /// Time from an announcement to the announced handover. Default: that of `[signal]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Duration>,
+    /// Error added to the announced time of a handover, in the forms of `[signal] error`. Default: that of `[signal]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Source of the announcements of handovers.

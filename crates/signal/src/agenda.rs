@@ -56,7 +56,7 @@ impl Agenda {
 
     /// Create an agenda of known announcements, which are ordered by the time at which they are made.
     pub fn from_announcements(announcements: &[Announcement]) -> Self {
-        let timing = Timing { lead: Duration::ZERO, error: TimingError::None, seed: 0 };
+        let timing = Timing::new(Duration::ZERO, TimingError::None, 0);
         let mut agenda = Self::new(timing, UtcInstant::from_unix_nanos(0));
         agenda.listed = announcements.iter().rev().copied().collect();
         agenda
@@ -179,7 +179,7 @@ mod tests {
 
     /// Agenda of a run that begins at 00:00:01 UTC.
     fn agenda(lead_ms: u64, error: TimingError) -> Agenda {
-        let timing = Timing { lead: Duration::from_millis(lead_ms), error, seed: 1 };
+        let timing = Timing::new(Duration::from_millis(lead_ms), error, 1);
         Agenda::new(timing, utc("00:00:01"))
     }
 

@@ -12,7 +12,7 @@
 //! let until = Instant::START + Duration::from_secs(60);
 //! let start = "2026-01-01T00:00:00Z".parse()?;
 //! let grid = schedule::HandoverGrid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
-//! let timing = Timing { lead: Duration::from_secs(1), error: TimingError::None, seed: 1 };
+//! let timing = Timing::new(Duration::from_secs(1), TimingError::None, 1);
 //! let announcements = timing.announce(grid.handovers(start, until), until);
 //! let first = announcements[0];
 //! assert_eq!((first.announced.as_secs_f64(), first.at.as_secs_f64()), (11.0, 12.0));
@@ -33,7 +33,7 @@ use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant};
 
 pub use agenda::{Agenda, Statement};
-pub use timing::{Timing, TimingError, TimingErrorText};
+pub use timing::{KindTiming, Timing, TimingError, TimingErrorText};
 
 /// Handover, as far as its source knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Handover {
 /// Announcement of an upcoming handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// Time at which the announcement is made.
+    /// Time at which the announcement reaches its receiver.
     pub announced: Instant,
     /// Announced time of the handover.
     pub at: Instant,

@@ -6,21 +6,35 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant, Quoted};
 use thiserror::Error;
 
 use crate::report_timing;
 use crate::{Announcement, Handover};
 
-/// Lead time and error with which handovers are announced.
+/// Times and errors with which handovers are announced, by the kind of handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
+    /// Timing of handovers of an end. SaTCP's terminal knows these times exactly (section V-C).
+    pub end: KindTiming,
+    /// Timing of intermediate handovers. SaTCP's gateways compute these times from orbits (section V-B).
+    pub intermediate: KindTiming,
+    /// Timing of handovers whose kind is not known.
+    pub unknown: KindTiming,
+    /// Time from the announcement of a handover to its arrival at the sender.
+    pub latency: Duration,
+    /// Seed of random errors.
+    pub seed: u64,
+}
+
+/// Lead time and error of the announcements of one kind of handover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindTiming {
     /// Time from the announcement to the announced handover.
     pub lead: Duration,
     /// Error added to the handover's time.
     pub error: TimingError,
-    /// Seed of random errors.
-    pub seed: u64,
 }
 
 /// Error added to the announced time of handovers.
@@ -45,8 +59,28 @@ pub enum TimingError {
 pub struct TimingErrorText(String);
 
 impl Timing {
-    /// Return those announcements of the handovers that are made before `until`, ordered by the time at which they
-    /// are made, then by the announced time. Both times are at least [`Instant::START`].
+    /// Create the same timing for all kinds of handovers, without latency.
+    pub const fn new(lead: Duration, error: TimingError, seed: u64) -> Self {
+        let all = KindTiming { lead, error };
+        Self { end: all, intermediate: all, unknown: all, latency: Duration::ZERO, seed }
+    }
+
+    /// Timing of the announcements of a kind of handover.
+    pub const fn of(&self, kind: HandoverKind) -> KindTiming {
+        match kind {
+            HandoverKind::End => self.end,
+            HandoverKind::Intermediate => self.intermediate,
+            HandoverKind::Unknown => self.unknown,
+        }
+    }
+
+    /// Longest lead time of all kinds of handovers.
+    pub fn longest_lead(&self) -> Duration {
+        self.end.lead.max(self.intermediate.lead).max(self.unknown.lead)
+    }
+
+    /// Return those announcements of the handovers that arrive before `until`, ordered by the time at which they
+    /// arrive, then by the announced time. Both times are at least [`Instant::START`].
     pub fn announce(
         &self,
         handovers: impl IntoIterator<Item = Handover>,
@@ -63,7 +97,8 @@ impl Timing {
     }
 
     fn announcement(&self, handover: &Handover, rng: &mut ChaCha8Rng) -> Announcement {
-        let (at, error) = match self.error {
+        let timing = self.of(handover.kind);
+        let (at, error) = match timing.error {
             TimingError::None => (handover.at, Duration::ZERO),
             TimingError::Late(by) => (handover.at + by, by),
             TimingError::Early(by) => (handover.at - by, by),
@@ -74,7 +109,7 @@ impl Timing {
             }
         };
         Announcement {
-            announced: at - self.lead,
+            announced: at - timing.lead + self.latency,
             at,
             outage: handover.outage,
             error: handover.error + error,

@@ -121,7 +121,7 @@ fn announce(stop: &AtomicBool) -> io::Result<Vec<u64>> {
             grid: HandoverGrid { period: PERIOD, offset: Duration::ZERO },
             error: Duration::ZERO,
         },
-        timing: Timing { lead: Duration::ZERO, error: TimingError::None, seed: 1 },
+        timing: Timing::new(Duration::ZERO, TimingError::None, 1),
         namespace: NamespaceChoice::Own,
         destination: None,
         socket: socket.clone(),

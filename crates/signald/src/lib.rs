@@ -112,7 +112,7 @@ fn run(
             tracker.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
         }
         tracker.update(&mut upcoming.agenda, clock.now(), control)?;
-        for note in upcoming.update(clock, options.timing.lead)? {
+        for note in upcoming.update(clock, options.timing.longest_lead())? {
             control.note(&note);
         }
         match upcoming.pop(clock) {

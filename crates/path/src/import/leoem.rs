@@ -7,8 +7,8 @@ use std::io::BufRead;
 use skyhop_units::{Duration, Instant, Quoted, UtcInstant};
 
 use super::lines::{ImportError, Lines, parse_number};
-use crate::OutageModel;
 use crate::events::{EventRules, LinkTeardown};
+use crate::outage::{OutageModel, default_intermediate_outage};
 use crate::trace::{
     BetweenFrames, Endpoint, Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION,
 };
@@ -29,6 +29,8 @@ pub struct LeoemLogOptions {
     pub to: Endpoint,
     /// Model of the outages of end handovers.
     pub outage: OutageModel,
+    /// Outages of links in the middle of the path.
+    pub intermediate_outage: Duration,
     /// UTC of the first line, if known.
     pub start: Option<UtcInstant>,
 }
@@ -37,7 +39,8 @@ impl Default for LeoemLogOptions {
     /// Default options: ends named "from" and "to", LeoEM's outages, unknown start.
     fn default() -> Self {
         let [from, to] = ["from", "to"].map(Endpoint::named);
-        Self { from, to, outage: OutageModel::Leoem, start: None }
+        let intermediate_outage = default_intermediate_outage(Compat::Leoem);
+        Self { from, to, outage: OutageModel::Leoem, intermediate_outage, start: None }
     }
 }
 
@@ -53,8 +56,12 @@ pub fn parse_leoem_log(
     log: impl BufRead,
     options: &LeoemLogOptions,
 ) -> Result<PathTrace, ImportError> {
-    let teardown = LinkTeardown::AllAsLeoem;
-    let rules = EventRules { outage: options.outage, teardown, seed: 0 };
+    let rules = EventRules {
+        outage: options.outage,
+        intermediate_outage: options.intermediate_outage,
+        teardown: LinkTeardown::AllAsLeoem,
+        seed: 0,
+    };
     let mut frames: Vec<Frame> = Vec::new();
     let mut lines = Lines::new(log);
     while let Some(line) = lines.next()? {

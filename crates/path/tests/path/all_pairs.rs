@@ -34,6 +34,7 @@ fn request(relay: Relay, from: &Place, to: &Place) -> PathRequest {
         relay: Some(relay),
         handover: "immediate".to_owned(),
         outage: OutageModel::None,
+        intermediate_outage: Duration::ZERO,
         compat: Compat::None,
         step: Duration::from_secs(7),
         duration: Duration::from_secs(140),

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 
 use skyhop_orbit::Constellation;
 use skyhop_path::handover::default_policy;
-use skyhop_path::{OutageModel, PathOptions, PathRequest, PathTrace, Place, compute};
+use skyhop_path::{
+    OutageModel, PathOptions, PathRequest, PathTrace, Place, compute, default_intermediate_outage,
+};
 use skyhop_units::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
@@ -33,6 +35,7 @@ fn recomputed(steps: usize) -> PathTrace {
         relay: Some(Relay::Isl),
         handover: default_policy(Compat::Hypatia).to_owned(),
         outage: OutageModel::None,
+        intermediate_outage: default_intermediate_outage(Compat::Hypatia),
         compat: Compat::Hypatia,
         step: STEP,
         duration: STEP * steps as u64,

@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use flate2::read::GzDecoder;
 use skyhop_orbit::Constellation;
 use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
-use skyhop_path::{OutageModel, PathOptions, PathRequest, PathTrace, Place, compute};
+use skyhop_path::{
+    OutageModel, PathOptions, PathRequest, PathTrace, Place, compute, default_intermediate_outage,
+};
 use skyhop_units::Duration;
 
 const SAN_DIEGO: (f64, f64) = (32.881, -117.237);
@@ -48,6 +50,7 @@ fn recomputed(from: (f64, f64), to: (f64, f64), relay: Relay, steps: usize) -> O
         relay: Some(relay),
         handover: "leoem".to_owned(),
         outage: OutageModel::Leoem,
+        intermediate_outage: default_intermediate_outage(Compat::Leoem),
         compat: Compat::Leoem,
         step: Duration::from_secs(1),
         duration: Duration::from_secs(steps as u64),

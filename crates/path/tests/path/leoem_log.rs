@@ -50,7 +50,8 @@ fn events_are_those_of_leoems_emulator() {
     assert_eq!(events(&trace, 2), []);
     // New first satellite, 3 * (1 + 1.5) ms; the old route is joined at 6 -> 8, left at 8 -> 1591, joined again at
     // 1591 -> 9.
-    let broken = |hop| (Intermediate, Some(hop), 0);
+    // LeoEM takes the interfaces of a broken link down and up, which takes 25 ms.
+    let broken = |hop| (Intermediate, Some(hop), 25_000);
     assert_eq!(events(&trace, 3), [(End, Some(0), 7_500), broken(1), broken(2), broken(3)]);
     // The old route is left at 9 -> 11; as the first satellite was the old path's last, LeoEM takes the last
     // link of the middle down, too.
@@ -70,6 +71,10 @@ fn outages_follow_the_model_that_is_asked_for() {
         assert_eq!(events(&trace, 1), [(PathEventKind::Restored, None, expected_us)]);
         assert_eq!(events(&trace, 3)[0], (PathEventKind::End, Some(0), expected_us));
     }
+    let intermediate_outage = Duration::from_millis(7);
+    let options = LeoemLogOptions { intermediate_outage, ..LeoemLogOptions::default() };
+    let trace = parse_leoem_log(LOG.as_bytes(), &options).unwrap();
+    assert_eq!(events(&trace, 3)[1], (PathEventKind::Intermediate, Some(1), 7_000));
 }
 
 #[test]

@@ -6,14 +6,16 @@ use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::schedule::HandoverGrid;
-use skyhop_signal::{Announcement, Handover, Timing, path};
+use skyhop_signal::{
+    Announcement, Handover, KindTiming, Timing, TimingError, TimingErrorText, path,
+};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
-use crate::types::{FlowKind, PathKind, STARLINK_OFFSET, SignalSource};
+use crate::types::{FlowKind, KindSignalKeys, PathKind, STARLINK_OFFSET, SignalSource};
 
 impl NamedScenario {
     /// Announcements in a run over `trace`, which already includes the RTT changes of the
@@ -69,11 +71,46 @@ impl NamedScenario {
         Ok(Some(BlindPlan { period: signal.period, timing: self.timing()?, start }))
     }
 
-    fn timing(&self) -> Result<Timing, ScenarioError> {
+    /// Timing of the announcements.
+    ///
+    /// # Errors
+    /// The text of an error is none of its possible values.
+    pub(crate) fn timing(&self) -> Result<Timing, ScenarioError> {
         let (signal, run) = (&self.scenario.signal, &self.scenario.run);
-        let error =
-            signal.timing_error().map_err(|e| self.key_error("signal.error", e.to_string()))?;
-        Ok(Timing { lead: self.lead(), error, seed: seed_for(run.seed, "signal") })
+        let all = KindTiming {
+            lead: self.lead(),
+            error: self.timing_error("signal.error", &signal.error)?,
+        };
+        Ok(Timing {
+            end: self.kind_timing("signal.end", signal.end.as_ref(), all)?,
+            intermediate: self.kind_timing(
+                "signal.intermediate",
+                signal.intermediate.as_ref(),
+                all,
+            )?,
+            unknown: all,
+            latency: signal.latency,
+            seed: seed_for(run.seed, "signal"),
+        })
+    }
+
+    /// Timing of a kind of handover with the keys of the table `table`; `all` is that of other handovers.
+    fn kind_timing(
+        &self,
+        table: &str,
+        keys: Option<&KindSignalKeys>,
+        all: KindTiming,
+    ) -> Result<KindTiming, ScenarioError> {
+        let Some(KindSignalKeys { lead, error }) = keys else { return Ok(all) };
+        let error = match error {
+            Some(text) => self.timing_error(&format!("{table}.error"), text)?,
+            None => all.error,
+        };
+        Ok(KindTiming { lead: lead.unwrap_or(all.lead), error })
+    }
+
+    fn timing_error(&self, key: &str, text: &str) -> Result<TimingError, ScenarioError> {
+        text.parse().map_err(|error: TimingErrorText| self.key_error(key, error.to_string()))
     }
 
     /// Time from an announcement to its handover: the user's, or the longest that a sender needs.

@@ -64,6 +64,7 @@ impl NamedScenario {
                 .outage()
                 .parse()
                 .map_err(|e| self.key_error("path.outage", format!("{e}")))?,
+            intermediate_outage: path.intermediate_outage(),
             compat,
             start: path.start.unwrap_or(constellation.epoch),
             step: path.step,

@@ -1,7 +1,6 @@
 //! Links built from a scenario's path and changes.
 
-use skyhop_model::DuringOutage;
-use skyhop_model::PathEventKind;
+use skyhop_model::{DuringOutage, HandoverKind, PathEventKind};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -258,11 +257,25 @@ fn hopping() -> Vec<Frame> {
             1000,
             &[-1, 5, 102, -2],
             &[3, 6, 7],
-            vec![event(1000, PathEventKind::Intermediate, Some(1), 0)],
+            vec![event(1000, PathEventKind::Intermediate, Some(1), 25)],
         ),
         frame(2000, &[-1, 6, -2], &[2, 8], vec![event(2000, PathEventKind::End, Some(0), 30)]),
         frame(3000, &[], &[], vec![event(3000, PathEventKind::Lost, None, 0)]),
     ]
+}
+
+#[test]
+fn announcements_have_the_lead_and_error_of_their_kind_and_arrive_later_by_the_latency() {
+    let keys = "[signal]\nsource = \"path\"\nlead = \"500 ms\"\nerror = \"300 ms\"\nlatency = \"20 ms\"\n\
+                end = { lead = \"0 s\", error = \"none\" }\nintermediate.lead = \"400 ms\"\n[[flow]]\n";
+    let built = over(hopping(), BetweenFrames::Step, keys);
+    let found: Vec<_> = built.announcements.iter().map(|a| (a.kind, a.announced, a.at)).collect();
+    let expected = [
+        (HandoverKind::Intermediate, at_ms(920), at_ms(1_300)),
+        (HandoverKind::End, at_ms(2_020), at_ms(2_000)),
+        (HandoverKind::Unknown, at_ms(2_820), at_ms(3_300)),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -290,7 +303,9 @@ fn a_queue_at_each_hop_takes_the_path_apart() {
     assert_eq!((second.dismantled, third.dismantled), (vec![gone(1000)], vec![]));
     let broken = Outage { from: at_ms(3000), until: Instant::NEVER };
     assert_eq!(first.outages, [Outage { from: at_ms(2000), until: at_ms(2030) }, broken]);
-    assert_eq!((second.outages, third.outages), (vec![], vec![]));
+    // The interfaces of the broken hop are down for a while, those of its neighbours are not.
+    assert_eq!(second.outages, [Outage { from: at_ms(1000), until: at_ms(1025) }]);
+    assert_eq!(third.outages, []);
     let losses = [first.loss, second.loss, third.loss].map(|loss| loss[0].value.mean());
     assert_eq!(losses, [0.01, 0.0, 0.0]);
     // The path as a whole keeps its own delay.

@@ -55,6 +55,24 @@ fn a_wrong_name_is_answered_with_the_nearest() {
 }
 
 #[test]
+fn an_intermediate_outage_is_leoems_with_its_compat_and_what_is_given_stays() {
+    for (keys, expected) in [
+        ("compat = \"leoem\"", Some(25)),
+        ("compat = \"leoem\"\nintermediate_outage = \"0 s\"", Some(0)),
+        ("compat = \"hypatia\"", None),
+        ("intermediate_outage = \"7 ms\"", Some(7)),
+    ] {
+        let text = format!("[path]\nfrom = \"San Diego\"\nto = \"New York\"\n{keys}\n[[flow]]\n");
+        let first = parse_scenario(&text, "x.toml", &[]).unwrap().scenario;
+        let again = scenario_from_json(&first.to_json().to_string(), "y", &[]).unwrap().scenario;
+        for scenario in [first, again] {
+            let PathKind::Constellation(path) = &scenario.path.kind else { panic!("{keys}") };
+            assert_eq!(path.intermediate_outage, expected.map(Duration::from_millis), "{keys}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_given_has_the_documented_default() {
     let text =
         "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n[[flow]]\nkind = \"probe\"";
@@ -63,6 +81,7 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(path.constellation, "starlink-shell1");
     assert_eq!(path.handover, None);
     assert_eq!(path.outage.as_deref(), Some("leoem"));
+    assert_eq!(path.intermediate_outage, None);
     assert_eq!(path.gateways, "starlink-gateways");
     assert_eq!(path.start, None);
     assert_eq!(path.step, Duration::from_secs(1));
@@ -126,6 +145,22 @@ fn wrong_keys_and_values_are_named() {
         (
             "[signal]\nsource = \"path\"\nerror = \"some\"",
             "x.toml: signal.error: \"some\" is not a timing error",
+        ),
+        (
+            "[signal]\nsource = \"path\"\nintermediate.error = \"some\"",
+            "x.toml: signal.intermediate.error: \"some\" is not a timing error",
+        ),
+        (
+            "[signal]\nsource = \"path\"\nend.latency = \"1 s\"",
+            "x.toml: signal.end.latency: unknown field `latency`, expected `lead` or `error`",
+        ),
+        (
+            "[signal]\nsource = \"schedule\"\nend.error = \"none\"",
+            "x.toml: signal.end: is for source = \"path\" and \"forecast\": a grid does not tell",
+        ),
+        (
+            "[signal]\nsource = \"blind\"\nlatency = \"15 s\"",
+            "x.toml: signal.latency: is as long as the period of 15 s",
         ),
         (
             "[signal]\nsource = \"blind\"\nperiod = \"200 ms\"",

@@ -106,8 +106,7 @@ mod tests {
     use crate::{Statement, TimingError};
 
     fn plan(lead_ms: u64) -> BlindPlan {
-        let timing =
-            Timing { lead: Duration::from_millis(lead_ms), error: TimingError::None, seed: 1 };
+        let timing = Timing::new(Duration::from_millis(lead_ms), TimingError::None, 1);
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
         BlindPlan { period: Duration::from_secs(15), timing, start }
     }

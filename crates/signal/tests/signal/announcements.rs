@@ -6,7 +6,7 @@ use skyhop_model::PathEventKind;
 use skyhop_path::trace::{Endpoint, PathHeader};
 use skyhop_path::{Frame, PathEvent, PathTrace};
 use skyhop_signal::schedule::HandoverGrid;
-use skyhop_signal::{Announcement, Handover, Timing, TimingError, path};
+use skyhop_signal::{Announcement, Handover, KindTiming, Timing, TimingError, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 fn at_ms(ms: u64) -> Instant {
@@ -47,17 +47,25 @@ fn events() -> impl Strategy<Value = Vec<(u64, PathEventKind, u64)>> {
 }
 
 fn timings() -> impl Strategy<Value = Timing> {
-    let error = prop_oneof![
-        Just(TimingError::None),
-        Just(TimingError::ReportTiming),
-        (0_u64..3_000).prop_map(|late| TimingError::Late(ms(late))),
-        (0_u64..3_000).prop_map(|early| TimingError::Early(ms(early))),
-    ];
-    (0_u64..20_000, error, any::<u64>()).prop_map(|(lead, error, seed)| Timing {
-        lead: ms(lead),
-        error,
-        seed,
-    })
+    let error = || {
+        prop_oneof![
+            Just(TimingError::None),
+            Just(TimingError::ReportTiming),
+            (0_u64..3_000).prop_map(|late| TimingError::Late(ms(late))),
+            (0_u64..3_000).prop_map(|early| TimingError::Early(ms(early))),
+        ]
+    };
+    let kind =
+        || (0_u64..20_000, error()).prop_map(|(lead, error)| KindTiming { lead: ms(lead), error });
+    (kind(), kind(), kind(), 0_u64..1_000, any::<u64>()).prop_map(
+        |(end, intermediate, unknown, latency, seed)| Timing {
+            end,
+            intermediate,
+            unknown,
+            latency: ms(latency),
+            seed,
+        },
+    )
 }
 
 proptest! {
@@ -71,8 +79,9 @@ proptest! {
         prop_assert!(announced.is_sorted_by_key(|a| (a.announced, a.at)));
         prop_assert!(announced.len() <= handovers.len());
         for announcement in &announced {
-            prop_assert!(announcement.announced < until && announcement.announced <= announcement.at);
-            prop_assert_eq!(announcement.announced, announcement.at - timing.lead);
+            prop_assert!(announcement.announced < until);
+            let lead = timing.of(announcement.kind).lead;
+            prop_assert_eq!(announcement.announced, announcement.at - lead + timing.latency);
             let is_near = |handover: &Handover| {
                 let away = announcement.at.saturating_since(handover.at)
                     .max(handover.at.saturating_since(announcement.at));
@@ -88,7 +97,7 @@ proptest! {
     fn without_error_every_handover_in_reach_is_announced_in_time(
         events in events(), lead_ms in 0_u64..20_000
     ) {
-        let timing = Timing { lead: ms(lead_ms), error: TimingError::None, seed: 0 };
+        let timing = Timing::new(ms(lead_ms), TimingError::None, 0);
         let handovers = path::handovers(&trace(&events), &[]);
         let until = at_ms(60_000);
         let announced = timing.announce(handovers.iter().copied(), until);
@@ -148,7 +157,7 @@ fn starlinks_grid_is_announced_at_its_seconds() {
     let grid = HandoverGrid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
     let start = "2026-03-01T10:20:20Z".parse().unwrap();
     let until = at_ms(60_000);
-    let timing = Timing { lead: ms(500), error: TimingError::None, seed: 0 };
+    let timing = Timing::new(ms(500), TimingError::None, 0);
     let announced = timing.announce(grid.handovers(start, until), until);
     let found: Vec<(Instant, Instant)> = announced.iter().map(|a| (a.announced, a.at)).collect();
     let expected = [7_000, 22_000, 37_000, 52_000].map(|at| (at_ms(at - 500), at_ms(at)));
@@ -157,7 +166,7 @@ fn starlinks_grid_is_announced_at_its_seconds() {
 
 #[test]
 fn nothing_is_announced_before_the_run() {
-    let timing = Timing { lead: ms(1_000), error: TimingError::Early(ms(500)), seed: 0 };
+    let timing = Timing::new(ms(1_000), TimingError::Early(ms(500)), 0);
     let handover =
         Handover { at: at_ms(300), outage: ms(10), error: ms(0), kind: HandoverKind::End };
     let [said] = timing.announce([handover], at_ms(10_000))[..] else { panic!("one announcement") };
@@ -183,4 +192,23 @@ fn a_timing_error_is_written_as_it_is_read() {
         let wrong = text.parse::<TimingError>().unwrap_err().to_string();
         assert!(wrong.contains("expected none, report-timing, or a duration"), "{wrong}");
     }
+}
+
+#[test]
+fn each_kind_of_handover_has_its_own_lead_and_error_and_all_have_one_latency() {
+    let exact = KindTiming { lead: ms(0), error: TimingError::None };
+    let early = KindTiming { lead: ms(500), error: TimingError::Late(ms(100)) };
+    let unknown = KindTiming { lead: ms(1_000), error: TimingError::None };
+    let timing = Timing { end: exact, intermediate: early, unknown, latency: ms(20), seed: 0 };
+    let handovers = [HandoverKind::End, HandoverKind::Intermediate, HandoverKind::Unknown]
+        .map(|kind| Handover { at: at_ms(10_000), outage: ms(0), error: ms(0), kind });
+    let said = timing.announce(handovers, Instant::NEVER);
+    let found: Vec<_> = said.iter().map(|a| (a.kind, a.announced, a.at, a.error)).collect();
+    let expected = [
+        (HandoverKind::Unknown, at_ms(9_020), at_ms(10_000), ms(0)),
+        (HandoverKind::Intermediate, at_ms(9_620), at_ms(10_100), ms(100)),
+        (HandoverKind::End, at_ms(10_020), at_ms(10_000), ms(0)),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(timing.longest_lead(), ms(1_000));
 }

@@ -285,11 +285,9 @@ def _with_shared_path(
     if resolved["kind"] == "trace":
         return requested, path
     # With the path as a file, run.json can be run again without computing the constellation.
-    trace = {
-        "kind": "trace",
-        "file": str(context.path_file(task.path_id).resolve()),
-        "during_outage": resolved["during_outage"],
-    }
+    trace = {"kind": "trace", "file": str(context.path_file(task.path_id).resolve())}
+    if "during_outage" in resolved:
+        trace["during_outage"] = resolved["during_outage"]
     sets = [text for text in task.sets if not text.startswith(("path.", "path="))]
     # Relative file names in the scenario resolve against `origin`, as in the first check.
     text = json.dumps({**recipe.base, "path": trace})

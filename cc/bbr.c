@@ -2,7 +2,8 @@
 /* BBR version 1 as in Linux. */
 #include "bbr_core.h"
 
-SKYHOP_PARAMS(BBR_PARAMS);
+#define LINUX_PARAMS(P) BBR_PARAMS(P, 10000)
+SKYHOP_PARAMS(LINUX_PARAMS);
 SKYHOP_STATE(struct bbr);
 
 SKYHOP_HOOK(void, bbr_init, struct sock *sk)

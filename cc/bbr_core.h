@@ -7,7 +7,8 @@
  * Bandwidths and gains have the units of pacing.h.
  *
  * A module's state contains a `struct bbr`, its hooks call the functions under "At the hooks", its parameter table
- * includes BBR_PARAMS(P), and its init hook passes their values: bbr_start(sk, bbr, &BBR_CONFIG).
+ * includes BBR_PARAMS(P, min_rtt_window) with the module's default of that parameter, and its init hook passes their
+ * values: bbr_start(sk, bbr, &BBR_CONFIG).
  */
 #ifndef SKYHOP_BBR_CORE_H
 #define SKYHOP_BBR_CORE_H
@@ -32,13 +33,13 @@
 #define BBR_AGGREGATION_MAX_US (100 * USEC_PER_MSEC)
 #define BBR_AGGREGATION_MAX_ACKED ((1 << 20) - 1)
 
-#define BBR_PARAMS(P)                                                                                     \
+#define BBR_PARAMS(P, rtt_window)                                                                         \
 	P(startup_gain, PACING_GAIN_ONE, 739, 257, 2560, "", "pacing and cwnd gain of STARTUP: 2/ln 2")   \
 	P(drain_gain, PACING_GAIN_ONE, 88, 1, 255, "", "pacing gain of DRAIN")                            \
 	P(cwnd_gain, PACING_GAIN_ONE, 512, 256, 2560, "", "cwnd in BDPs in PROBE_BW")                     \
 	P(probe_gain, PACING_GAIN_ONE, 320, 257, 511, "", "pacing gain of the cycle's first phase")      \
 	P(bw_window, 1, 10, 1, 1000, "rounds", "lifetime of a bandwidth sample")                         \
-	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "lifetime of an RTT sample")                     \
+	P(min_rtt_window, 1, rtt_window, 100, 1000000, "ms", "lifetime of an RTT sample")                     \
 	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "minimum duration of PROBE_RTT; 0: no PROBE_RTT")      \
 	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "STARTUP goes on while bandwidth grows by this factor per round") \
 	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without that growth that end STARTUP")         \
@@ -47,9 +48,9 @@
 	P(long_term, 1, 1, 0, 1, "", "1: detect policers (long-term bandwidth sampling)")
 
 struct bbr_config {
-	BBR_PARAMS(SKYHOP_CONFIG_MEMBER)
+	BBR_PARAMS(SKYHOP_CONFIG_MEMBER, 0)
 };
-#define BBR_CONFIG ((struct bbr_config){ BBR_PARAMS(SKYHOP_CONFIG_VALUE) })
+#define BBR_CONFIG ((struct bbr_config){ BBR_PARAMS(SKYHOP_CONFIG_VALUE, 0) })
 
 enum bbr_mode {
 	BBR_STARTUP,   /* raise the rate until the pipe is full */

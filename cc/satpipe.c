@@ -5,15 +5,19 @@
  * and then measures the new path at once. Flaws of the published patch are not reproduced: state belongs to the
  * connection, STARTUP is not interrupted, and min_rtt may rise.
  *
- * The interval of a handover, from `guard_before` its announced time to `guard_after` it, is spent in BBR's own
- * PROBE_RTT (SatPipe, IV-F, merges the two), whose clock starts at the end of the interval.
+ * The interval of a handover is that of SatPipe, III-B: from 15 to 100 ms after its announced time. It is spent in
+ * BBR's own PROBE_RTT (IV-F merges the two), whose clock starts at the end of the interval. Both together, about
+ * 0.3 s, are the only PROBE_RTT between two handovers 15 s apart: min_rtt lives for 20 s, as in the published patch.
+ *
+ * The published patch closes the window from 50 ms before the handover for 0.3 s: `guard_start` = `guard_end` = -50,
+ * `probe_rtt_time` = 300.
  */
 #include "bbr_core.h"
 
 #define SATPIPE_PARAMS(P)                                                                                 \
-	BBR_PARAMS(P)                                                                                     \
-	P(guard_before, 1, 15, 0, 10000, "ms", "start of draining, before the announced handover")       \
-	P(guard_after, 1, 100, 0, 10000, "ms", "end of draining, after the announced handover")          \
+	BBR_PARAMS(P, 20000)                                                                              \
+	P(guard_start, 1, 15, -10000, 10000, "ms", "start of draining after the announced handover; negative: before") \
+	P(guard_end, 1, 100, -10000, 10000, "ms", "end of draining after the announced handover; negative: before") \
 	P(lead, 1, 1000, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")
 SKYHOP_PARAMS(SATPIPE_PARAMS);
 
@@ -37,25 +41,33 @@ SKYHOP_STATE(struct satpipe);
 
 /* ---- Announcements ---- */
 
+/* Time `ms` after `at_ns`, or before it if negative, between 0 and the latest time there is. */
+static u64 shifted(u64 at_ns, s64 ms)
+{
+	u64 shift_ns = (u64)(ms < 0 ? -ms : ms) * NSEC_PER_MSEC;
+
+	if (ms < 0)
+		return at_ns - min_u64(at_ns, shift_ns);
+	return at_ns + shift_ns < at_ns ? ~0ULL : at_ns + shift_ns;
+}
+
 /* Set the handover interval from the announcement. While an interval is ahead, a later one has to wait: it is still
  * announced when the first is over. An interval further in the past than the life of an RTT sample does not count;
  * after a more recent one the path has to be measured. */
 static void listen(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
-	u64 before_ns = skyhop_param(sk, guard_before) * NSEC_PER_MSEC;
-	u64 after_ns = skyhop_param(sk, guard_after) * NSEC_PER_MSEC;
 	u64 recent_ns = skyhop_param(sk, min_rtt_window) * NSEC_PER_MSEC;
 	struct skyhop_handover handover;
 	u64 begin, end;
 
 	if (satpipe->step != WAITING || !skyhop_handover(sk, &handover) || handover.at_ns == satpipe->heard_at_ns)
 		return;
-	begin = handover.at_ns - min_u64(handover.at_ns, before_ns);
-	end = handover.at_ns + after_ns;
+	begin = shifted(handover.at_ns, (s64)skyhop_param(sk, guard_start));
+	end = shifted(handover.at_ns, (s64)skyhop_param(sk, guard_end));
 	if (satpipe->end_ns && begin >= satpipe->begin_ns)
 		return;
 	satpipe->heard_at_ns = handover.at_ns;
-	if (end < handover.at_ns || end + recent_ns < now)
+	if (end + recent_ns < now)
 		return;
 	satpipe->begin_ns = begin;
 	satpipe->end_ns = end;

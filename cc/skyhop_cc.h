@@ -429,7 +429,7 @@ struct skyhop_announcement {
  *                       P(name, scale, initial, least, most, unit, "one line about it")
  *                       All are whole numbers. A user writes value / scale (0.7 for 717 / 1024). The unit is
  *                       "", "ns", "us", "ms", "s", "packets", ... or names to choose from: "published|freeze".
- * skyhop_param(sk, name)          value of the parameter, u64
+ * skyhop_param(sk, name)          value of the parameter, u64; (s64)skyhop_param(sk, name) if it may be negative
  * SKYHOP_STATE(type)              state of each connection: one `type`, zeroed at the start
  * skyhop_state(sk)                pointer to the state; may be NULL (the verifier requires the check)
  * skyhop_state_create(sk)         the same for init: creates the state if there is none
@@ -641,9 +641,9 @@ struct skyhop_param {
 	const char *unit;
 	const char *about;
 	u64 scale;
-	u64 initial;
-	u64 least;
-	u64 most;
+	s64 initial;
+	s64 least;
+	s64 most;
 };
 
 /* Congestion control as a module: hooks, parameters and size of the state. */

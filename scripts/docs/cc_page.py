@@ -38,9 +38,9 @@ class Row(ctypes.Structure):
         ("unit", ctypes.c_char_p),
         ("about", ctypes.c_char_p),
         ("scale", ctypes.c_uint64),
-        ("initial", ctypes.c_uint64),
-        ("least", ctypes.c_uint64),
-        ("most", ctypes.c_uint64),
+        ("initial", ctypes.c_int64),
+        ("least", ctypes.c_int64),
+        ("most", ctypes.c_int64),
     ]
 
 

@@ -20,6 +20,7 @@ pub type u16_ = u16;
 pub type u32_ = u32;
 pub type u64_ = ::std::os::raw::c_ulonglong;
 pub type s32 = i32;
+pub type s64 = ::std::os::raw::c_longlong;
 /// Windowed minimum or maximum: the three best samples, each with the time at which it was taken.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -1057,9 +1058,9 @@ pub struct Param {
     pub unit: *const ::std::os::raw::c_char,
     pub about: *const ::std::os::raw::c_char,
     pub scale: u64_,
-    pub initial: u64_,
-    pub least: u64_,
-    pub most: u64_,
+    pub initial: s64,
+    pub least: s64,
+    pub most: s64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {

@@ -16,18 +16,19 @@ pub struct Param {
     /// Internal value that stands for 1.
     pub scale: u64,
     /// Default, as an internal value.
-    pub initial: u64,
+    pub initial: i64,
     /// Smallest value allowed, as an internal value.
-    pub least: u64,
+    pub least: i64,
     /// Largest value allowed, as an internal value.
-    pub most: u64,
+    pub most: i64,
 }
 
 const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 impl Param {
     /// Internal values of the parameters of `table`, in its order: `given` pairs of name and text as in the
-    /// scenario, defaults for the others. `module` is the algorithm's name, for messages.
+    /// scenario, defaults for the others. `module` is the algorithm's name, for messages. They are in the form that
+    /// the C file reads: negative values in two's complement.
     ///
     /// # Errors
     /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::GivenTwice`].
@@ -36,7 +37,7 @@ impl Param {
         table: &[Param],
         given: &[(&str, &str)],
     ) -> Result<Vec<u64>, CcError> {
-        let mut values: Vec<u64> = table.iter().map(|param| param.initial).collect();
+        let mut values: Vec<u64> = table.iter().map(|param| param.initial as u64).collect();
         for (position, (name, text)) in given.iter().enumerate() {
             let index = table.iter().position(|param| param.name == *name).ok_or_else(|| {
                 let known = match table.is_empty() {
@@ -50,13 +51,13 @@ impl Param {
                 let (module, param) = (module.to_owned(), (*name).to_owned());
                 return Err(CcError::GivenTwice { module, param });
             }
-            values[index] = table[index].parse(module, text)?;
+            values[index] = table[index].parse(module, text)? as u64;
         }
         Ok(values)
     }
 
     /// Return the text that sets this parameter to the internal value `internal`.
-    pub fn text_of(&self, internal: u64) -> String {
+    pub fn text_of(&self, internal: i64) -> String {
         match self.choices().map(|mut names| names.nth(internal as usize)) {
             Some(Some(name)) => name.to_owned(),
             _ if self.scale == 1 => internal.to_string(),
@@ -68,7 +69,7 @@ impl Param {
     ///
     /// # Errors
     /// [`CcError::BadValue`], with the text that `module` expects.
-    pub fn parse(&self, module: &str, value: &str) -> Result<u64, CcError> {
+    pub fn parse(&self, module: &str, value: &str) -> Result<i64, CcError> {
         self.internal_value(value.trim())
             .filter(|internal| (self.least..=self.most).contains(internal))
             .ok_or_else(|| CcError::BadValue {
@@ -79,9 +80,9 @@ impl Param {
             })
     }
 
-    fn internal_value(&self, value: &str) -> Option<u64> {
+    fn internal_value(&self, value: &str) -> Option<i64> {
         if let Some(mut names) = self.choices() {
-            return names.position(|name| name == value).map(|index| index as u64);
+            return names.position(|name| name == value).map(|index| index as i64);
         }
         if self.scale == 1 && value.bytes().all(|digit| digit.is_ascii_digit()) {
             return value.parse().ok();
@@ -89,8 +90,8 @@ impl Param {
         let scaled = self.in_own_unit(value)? * self.scale as f64;
         let rounded = scaled.round();
         let is_whole = (scaled - rounded).abs() <= 1e-9 * scaled.abs().max(1.0);
-        let fits = (0.0..9e15).contains(&rounded);
-        (fits && (self.scale > 1 || is_whole)).then_some(rounded as u64)
+        let fits = (-9e15..9e15).contains(&rounded);
+        (fits && (self.scale > 1 || is_whole)).then_some(rounded as i64)
     }
 
     /// Parse the number in `value`, converted from the unit after it to the parameter's own.

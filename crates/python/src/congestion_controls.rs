@@ -60,7 +60,7 @@ type Parameter = (String, String, String, String, String, String);
 pub(crate) fn cc_parameters(name: &str) -> Fallible<(String, String, Vec<Parameter>)> {
     let module = skyhop_kernel::module_of(name)?;
     let rows = module.params().map(|param| {
-        let text = |internal: u64| {
+        let text = |internal: i64| {
             let text = param.text_of(internal);
             if param.scale == 1 {
                 return text;

@@ -28,7 +28,7 @@ fn parameters() {
         let values = Param::values(module.name(), &table, &[(name, value)]);
         let values = values.map_err(|error| error.to_string())?;
         for (param, value) in table.iter().zip(values) {
-            assert!((param.least..=param.most).contains(&value), "{name} is {value}");
+            assert!((param.least..=param.most).contains(&(value as i64)), "{name} is {value}");
         }
         Ok::<(), String>(())
     });

@@ -35,6 +35,23 @@ fn times_may_carry_a_unit() {
 }
 
 #[test]
+fn a_time_may_be_negative_where_the_table_says_so() {
+    let satpipe = Module::find("satpipe").unwrap();
+    let start = satpipe.params().find(|param| param.name == "guard_start").unwrap();
+    for (text, ms) in [("-15", -15), ("-50 ms", -50), ("-0.1 s", -100), ("15 ms", 15), ("0", 0)] {
+        assert_eq!(start.parse("satpipe", text), Ok(ms), "{text}");
+    }
+    assert_eq!(start.text_of(-15), "-15");
+    let message = start.parse("satpipe", "-11 s").unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "satpipe.guard_start = \"-11 s\": expected a whole number from -10000 to 10000 ms"
+    );
+    let values = satpipe.values(&[("guard_start", "-15 ms")]).unwrap();
+    assert!(values.contains(&(-15_i64 as u64)), "the C file reads two's complement: {values:?}");
+}
+
+#[test]
 fn mistakes_are_named() {
     let message = |params: &[(&str, &str)]| cubic(params).unwrap_err().to_string();
     assert_eq!(

@@ -6,7 +6,7 @@
 
 #define CORES_PARAMS(P) \
 	CUBIC_PARAMS(P) \
-	BBR_PARAMS(P)
+	BBR_PARAMS(P, 10000)
 SKYHOP_PARAMS(CORES_PARAMS);
 
 struct cores {

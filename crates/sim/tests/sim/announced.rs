@@ -44,7 +44,9 @@ fn without_a_signal_satcp_is_cubic_and_satpipe_is_bbr() {
         fixed(10, 80, 400_000, 20, "[[change]]\nat = \"8 s\"\noutage = \"2 s\"\n"),
     ];
     for path in paths {
-        for (ours, plain) in [("satcp", "cubic"), ("satpipe", "bbr")] {
+        // SatPipe's min_rtt lives for 20 s, as long as needed for one probe between two handovers.
+        let as_bbr = "satpipe\"\nsatpipe.min_rtt_window = \"10 s";
+        for (ours, plain) in [("satcp", "cubic"), (as_bbr, "bbr")] {
             let run = |cc: &str| simulate(&format!("{path}[[flow]]\ncc = \"{cc}\"\ncount = 2\n"));
             let (ours_data, plain_data) = (run(ours), run(plain));
             assert_eq!(ours_data.flows, plain_data.flows, "{ours}: {path}");

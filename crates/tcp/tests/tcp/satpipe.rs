@@ -11,7 +11,11 @@ const QUEUE_PACKETS: u64 = 67;
 const LEAST_CWND: u32 = 4;
 
 fn module(name: &str) -> Instance {
-    Instance::new(Module::find(name).expect("a module"), &[]).expect("a whole module")
+    with(name, &[])
+}
+
+fn with(name: &str, params: &[(&str, &str)]) -> Instance {
+    Instance::new(Module::find(name).expect("a module"), params).expect("a whole module")
 }
 
 fn at_ms(at: u64) -> Instant {
@@ -20,7 +24,11 @@ fn at_ms(at: u64) -> Instant {
 
 /// Path whose one-way delay changes from 20 ms to this at `at`, in the middle of `outage`.
 fn path(cc: &str, at: u64, then: u64, outage: std::ops::Range<u64>) -> Path<Instance> {
-    let mut path = Path::new(module(cc), ms(20)).with_bottleneck("20 Mbit/s", QUEUE_PACKETS);
+    path_of(module(cc), at, then, outage)
+}
+
+fn path_of(cc: Instance, at: u64, then: u64, outage: std::ops::Range<u64>) -> Path<Instance> {
+    let mut path = Path::new(cc, ms(20)).with_bottleneck("20 Mbit/s", QUEUE_PACKETS);
     path.one_way = Box::new(move |now| if now < at_ms(at) { ms(20) } else { ms(then) });
     let (from, until) = (at_ms(outage.start), at_ms(outage.end));
     let fate = move |now| if now >= from && now < until { Fate::Lost } else { Fate::Arrives };
@@ -61,25 +69,67 @@ fn goodput_bps(path: &mut Path<Instance>, seconds: u64) -> f64 {
     (received(path) - before) as f64 * 8.0 / seconds as f64
 }
 
+/// Settings with the start and the end of the drain and of the probe around a handover at 6 s.
 #[test]
 fn it_drains_within_the_window_and_probes_right_after_it() {
-    let mut path = path("satpipe", 6_000, 20, 0..0);
-    run_until(&mut path, 5_000);
-    announce(&mut path, 6_000);
-    run_until(&mut path, 5_985);
-    let saved = cwnd(&path);
-    assert!(saved > 100, "{saved}");
-    run_until(&mut path, 7_000);
-    // The window is closed from an ACK after -15 ms to 200 ms after +100 ms, plus or minus a round trip.
-    let closed = windows(&path, 5_990, 6_300);
-    assert!(closed.iter().all(|cwnd| *cwnd == LEAST_CWND), "{closed:?}");
-    let open = windows(&path, 6_345, 6_500);
-    assert!(open.iter().all(|cwnd| *cwnd >= saved), "{saved}: {open:?}");
-    let [drain, probe] = phases(&mut path)[..] else { panic!("a drain and a probe") };
-    assert_eq!((drain.kind, probe.kind), (PhaseKind::Drain, PhaseKind::ProbeRtt));
-    let is_near = |at_ns: u64, at: u64| at_ns.abs_diff(at_ms(at).as_nanos()) < 50_000_000;
-    assert!(is_near(drain.begin_ns, 5_985) && is_near(drain.end_ns, 6_100), "{drain:?}");
-    assert!(probe.begin_ns == drain.end_ns && is_near(probe.end_ns, 6_300), "{probe:?}");
+    let before = [("guard_start", "-15 ms")];
+    let patch = [("guard_start", "-50"), ("guard_end", "-50"), ("probe_rtt_time", "300 ms")];
+    let late = [("guard_start", "2 s"), ("guard_end", "2.1 s")];
+    let settings: [(&[(&str, &str)], [u64; 3]); 4] = [
+        (&[], [6_015, 6_100, 6_300]),
+        (&before, [5_985, 6_100, 6_300]),
+        (&patch, [5_950, 5_950, 6_250]),
+        (&late, [8_000, 8_100, 8_300]),
+    ];
+    for (params, [begin, end, open]) in settings {
+        let mut path = path_of(with("satpipe", params), 6_000, 20, 0..0);
+        run_until(&mut path, 5_000);
+        announce(&mut path, 6_000);
+        run_until(&mut path, begin);
+        let saved = cwnd(&path);
+        assert!(saved > 100, "{params:?}: {saved}");
+        run_until(&mut path, 9_000);
+        // From an ACK after the interval's begin to 200 ms after its end, plus or minus a round trip.
+        let closed = windows(&path, begin + 5, open);
+        assert!(closed.iter().all(|cwnd| *cwnd == LEAST_CWND), "{params:?}: {closed:?}");
+        let opened = windows(&path, open + 85, open + 200);
+        assert!(opened.iter().all(|cwnd| *cwnd >= saved), "{params:?}: {saved}: {opened:?}");
+        let mut phases = phases(&mut path);
+        let probe = phases.pop().expect("a probe");
+        let is_near = |at_ns: u64, at: u64| {
+            (0..50_000_000).contains(&(at_ns as i64 - at_ms(at).as_nanos() as i64))
+        };
+        assert_eq!(probe.kind, PhaseKind::ProbeRtt);
+        assert!(is_near(probe.begin_ns, end), "{params:?}: {probe:?}");
+        assert!(probe.end_ns.abs_diff(at_ms(open).as_nanos()) < 90_000_000, "{params:?}: {probe:?}");
+        // An interval of no length has no drain.
+        match phases[..] {
+            [drain] => {
+                assert_eq!((drain.kind, drain.end_ns), (PhaseKind::Drain, probe.begin_ns));
+                assert!(is_near(drain.begin_ns, begin), "{params:?}: {drain:?}");
+            }
+            _ => assert!(phases.is_empty() && begin == end, "{params:?}: {phases:?}"),
+        }
+    }
+}
+
+/// Number of times that the window closes, of connections with handovers at 15, 30, ... s.
+#[test]
+fn there_is_one_probe_in_each_period() {
+    let dips = |params: &[(&str, &str)]| {
+        let mut path = path_of(with("satpipe", params), 0, 20, 0..0);
+        run_until(&mut path, 13_000);
+        for handover in 1..=4 {
+            announce(&mut path, 15_000 * handover);
+            run_until(&mut path, 15_000 * handover + 13_000);
+        }
+        let is_closed: Vec<bool> =
+            windows(&path, 13_000, 73_000).iter().map(|cwnd| *cwnd == LEAST_CWND).collect();
+        is_closed.windows(2).filter(|pair| !pair[0] && pair[1]).count()
+    };
+    assert_eq!(dips(&[]), 4);
+    // A minimum that lives for 10 s expires between two handovers, too.
+    assert_eq!(dips(&[("min_rtt_window", "10 s")]), 8);
 }
 
 /// The window in PROBE_BW is two BDPs, which shows BBR's estimate of min_rtt.
@@ -140,7 +190,7 @@ fn a_window_without_acks_ends_properly() {
     assert_eq!(kinds.iter().filter(|kind| **kind == PhaseKind::ProbeRtt).count(), 1);
 }
 
-/// A handover every 15 s for ten minutes, each with an outage: the window is closed for 315 ms around each.
+/// A handover every 15 s for ten minutes, each with an outage: the window is closed for some 300 ms behind each.
 #[test]
 fn over_ten_minutes_the_bandwidth_does_not_age_away() {
     let mut path = path("satpipe", 0, 20, 0..0);

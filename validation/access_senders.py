@@ -31,7 +31,7 @@ LEOCC = "leocc"
 """Name of LeoCC's path file, and of the profile that is fitted to it."""
 GOODPUT_TOLERANCE, INFLATION_TOLERANCE = 0.15, 0.2
 HALF_HOUR = "this half hour is not like the hour to which the profile is fitted"
-MINUTES = "losses gather in some minutes of the log, in the model they are alike in all"
+MINUTES = "losses gather in some minutes, which the windows of the log and the draws share unevenly"
 REASONS = {
     "Victoria 3": "single runs differ by a third",
     "Lagos, down, first hour": MINUTES,

@@ -30,6 +30,10 @@ SHARE = 0.05
 
 LINUX_OWN = ("reno", "cubic", "bbr", "hybla", "vegas")
 OUR_READING = ("satpipe", "bbr3")
+AS_THE_MODULE = {
+    "satpipe": {"guard_start": "-50 ms", "guard_end": "-50 ms", "probe_rtt_time": "300 ms"}
+}
+"""Parameters with which our congestion controls do as the authors' modules, not as their papers."""
 """Congestion controls that skyhop implements from a paper or draft, not from the modules that Linux
 ran.
 """
@@ -132,7 +136,11 @@ def scenario(name: str, linux: Scenario) -> dict[str, Any]:
         },
         "tcp": {**HOSTS, "ecn": linux.get("ecn", False)},
         "flow": [
-            {"cc": flow["cc"], "start": f"{1000 * flow['start_s']:.0f} ms"}
+            {
+                "cc": flow["cc"],
+                "start": f"{1000 * flow['start_s']:.0f} ms",
+                **({cc: AS_THE_MODULE[cc]} if (cc := flow["cc"]) in AS_THE_MODULE else {}),
+            }
             for flow in linux["flows"]
         ],
         "run": {"duration": f"{linux['flows'][0]['seconds']} s"},

@@ -163,7 +163,8 @@ impl Module {
                 .map(|(param, value)| (param, *value))
                 .next()
         };
-        let own = value_of("source").is_some_and(|(param, value)| param.text_of(value as i64) == "own");
+        let own =
+            value_of("source").is_some_and(|(param, value)| param.text_of(value as i64) == "own");
         Announcements {
             are_used: self.uses_announcements && !own,
             lead: value_of("lead").map(|(_, ms)| Duration::from_millis(ms)),

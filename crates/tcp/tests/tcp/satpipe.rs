@@ -101,7 +101,10 @@ fn it_drains_within_the_window_and_probes_right_after_it() {
         };
         assert_eq!(probe.kind, PhaseKind::ProbeRtt);
         assert!(is_near(probe.begin_ns, end), "{params:?}: {probe:?}");
-        assert!(probe.end_ns.abs_diff(at_ms(open).as_nanos()) < 90_000_000, "{params:?}: {probe:?}");
+        assert!(
+            probe.end_ns.abs_diff(at_ms(open).as_nanos()) < 90_000_000,
+            "{params:?}: {probe:?}"
+        );
         // An interval of no length has no drain.
         match phases[..] {
             [drain] => {

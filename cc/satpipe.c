@@ -9,8 +9,8 @@
  * BBR's own PROBE_RTT (IV-F merges the two), whose clock starts at the end of the interval. Both together, about
  * 0.3 s, are the only PROBE_RTT between two handovers 15 s apart: min_rtt lives for 20 s, as in the published patch.
  *
- * The published patch closes the window from 50 ms before the handover for 0.3 s: `guard_start` = `guard_end` = -50,
- * `probe_rtt_time` = 300.
+ * The published patch closes the window from 50 ms before the handover for 0.3 s, and never raises min_rtt:
+ * `guard_start` = `guard_end` = -50, `probe_rtt_time` = 300, `raise_min_rtt` = 0.
  */
 #include "bbr_core.h"
 
@@ -18,6 +18,7 @@
 	BBR_PARAMS(P, 20000)                                                                              \
 	P(guard_start, 1, 15, -10000, 10000, "ms", "start of draining after the announced handover; negative: before") \
 	P(guard_end, 1, 100, -10000, 10000, "ms", "end of draining after the announced handover; negative: before") \
+	P(raise_min_rtt, 1, 1, 0, 1, "", "1: min_rtt becomes that of each probe, also if it rises")       \
 	P(lead, 1, 1000, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")
 SKYHOP_PARAMS(SATPIPE_PARAMS);
 
@@ -110,12 +111,12 @@ static void follow_window(struct sock *sk, struct satpipe *satpipe, u64 now)
 		start_probe(sk, satpipe, now);
 }
 
-/* End the probe when PROBE_RTT is over: the RTT measured in it becomes the path's, whether it rose or fell. */
+/* End the probe when PROBE_RTT is over: the RTT measured in it becomes the path's, unless it rose and may not. */
 static void finish_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
 	if (satpipe->step != PROBING || satpipe->bbr.mode == BBR_PROBE_RTT)
 		return;
-	if (satpipe->fresh_rtt_us != BBR_NO_RTT)
+	if (satpipe->fresh_rtt_us != BBR_NO_RTT && skyhop_param(sk, raise_min_rtt))
 		satpipe->bbr.min_rtt_us = satpipe->fresh_rtt_us;
 	skyhop_tell(sk, SKYHOP_PROBE_RTT, satpipe->step_began_ns, now);
 	satpipe->step = WAITING;

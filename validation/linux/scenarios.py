@@ -31,7 +31,12 @@ SHARE = 0.05
 LINUX_OWN = ("reno", "cubic", "bbr", "hybla", "vegas")
 OUR_READING = ("satpipe", "bbr3")
 AS_THE_MODULE = {
-    "satpipe": {"guard_start": "-50 ms", "guard_end": "-50 ms", "probe_rtt_time": "300 ms"}
+    "satpipe": {
+        "guard_start": "-50 ms",
+        "guard_end": "-50 ms",
+        "probe_rtt_time": "300 ms",
+        "raise_min_rtt": 0,
+    }
 }
 """Parameters with which our congestion controls do as the authors' modules, not as their papers."""
 """Congestion controls that skyhop implements from a paper or draft, not from the modules that Linux

@@ -72,6 +72,20 @@ def test_samples_count_within_the_flows_lifetime(tmp_path: Path) -> None:
     assert first["after"] + second["after"] < 2
 
 
+def test_the_time_after_outages_is_not_that_after_other_changes(tmp_path: Path) -> None:
+    study = content(axis=[], repeats=1)
+    study["metric"] = [
+        {"name": after, "kind": "transient", "after": after, "window": "500 ms"}
+        for after in ("change", "outage")
+    ]
+    study["scenario"]["change"] = [
+        {"at": "1 s", "outage": "1 ms", "rate": "5 Mbit/s"},
+        {"at": "1.5 s", "rate": "0.5 Mbit/s"},
+    ]
+    (row,) = run(tmp_path, study).rows(named=True)
+    assert row["change"] < 0.75 * row["outage"]
+
+
 def test_metrics_of_applications_belong_to_the_rows_flow(tmp_path: Path) -> None:
     made = SyntheticRun(("cubic", "bbr"), duration_s=6.0, apps=(None, "messages"))
     slowest = ExpressionMetric(name="slowest", kind="expression", value="latency_p99 / latency_p50")

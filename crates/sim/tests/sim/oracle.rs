@@ -45,7 +45,8 @@ const MODULES: [(&str, &str); 4] = [
     (
         "satpipe",
         "cc = \"satpipe\"\n\
-         satpipe = { guard_start = \"-50 ms\", guard_end = \"-50 ms\", probe_rtt_time = \"300 ms\" }",
+         satpipe = { guard_start = \"-50 ms\", guard_end = \"-50 ms\", probe_rtt_time = \"300 ms\", \
+         raise_min_rtt = 0 }",
     ),
 ];
 /// Tolerance of their goodput and srtt, relative, and of retransmits, a factor and a number of packets.

@@ -138,17 +138,19 @@ fn there_is_one_probe_in_each_period() {
 /// The window in PROBE_BW is two BDPs, which shows BBR's estimate of min_rtt.
 #[test]
 fn min_rtt_rises_after_a_handover_to_a_longer_path() {
-    let windows_after = |cc: &str| {
-        let mut path = path(cc, 6_000, 40, 0..0);
+    let windows_after = |cc: Instance| {
+        let mut path = path_of(cc, 6_000, 40, 0..0);
         run_until(&mut path, 5_000);
         announce(&mut path, 6_000);
         run_until(&mut path, 7_500);
         cwnd(&path)
     };
-    let (satpipe, bbr) = (windows_after("satpipe"), windows_after("bbr"));
+    let (satpipe, bbr) = (windows_after(module("satpipe")), windows_after(module("bbr")));
+    let kept = windows_after(with("satpipe", &[("raise_min_rtt", "0")]));
     // Two BDPs of 133 packets, and of 67 packets; and the allowances for bursts and aggregation.
     assert!((250..330).contains(&satpipe), "{satpipe}");
     assert!((120..200).contains(&bbr), "{bbr}");
+    assert!((120..200).contains(&kept), "{kept}");
 }
 
 #[test]

@@ -40,6 +40,10 @@ class Events:
         """Return the times of the events of one kind, in seconds."""
         return self.t_s[[name == kind for name in self.kinds]]
 
+    def outages(self) -> FloatArray:
+        """Return the times of the events of any kind with an outage, in seconds."""
+        return self.t_s[self.outage_s > 0]
+
     def within(self, begin_s: float, end_s: float) -> Events:
         """Return the events from `begin_s` (included) to `end_s` (excluded)."""
         kept = (self.t_s >= begin_s) & (self.t_s < end_s)

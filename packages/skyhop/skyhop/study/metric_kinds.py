@@ -238,8 +238,9 @@ class TransientMetric(_FlowMetric):
     """Statistic of the samples of a flow during `window` after each event `after`."""
 
     kind: Literal["transient"]
-    after: Literal["end", "intermediate", "reroute", "restored", "change", "rise"] = "end"
-    """Event; rise: the base RTT grows by the share `rise` in a second."""
+    after: Literal["end", "intermediate", "reroute", "restored", "change", "outage", "rise"] = "end"
+    """Event; outage: any of the others with an outage; rise: the base RTT grows by the share `rise`
+    in a second."""
     window: Duration = "5 s"
     """Time after each event."""
     skip: Duration = "0 s"

@@ -113,7 +113,8 @@ def _flow_values(metric: FlowMetric, record: RunRecord, flow_id: int) -> FloatAr
 def _events(metric: TransientMetric, record: RunRecord, flow_id: int) -> FloatArray:
     """Return the times in s of the events after which a metric measures."""
     if metric.rise is None:
-        return record.events.times(metric.after)
+        events = record.events
+        return events.outages() if metric.after == "outage" else events.times(metric.after)
     return rises_of_base_rtt(record, flow_id, metric.rise)
 
 

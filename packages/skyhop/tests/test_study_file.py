@@ -101,6 +101,13 @@ def test_a_range_by_step_has_round_numbers() -> None:
     assert [point.labels["loss"] for point in points] == ["0 %", "0.1 %", "0.2 %", "0.3 %"]
 
 
+def test_a_point_may_have_changes_of_its_own() -> None:
+    change = [{"at": "1 s", "rate": "1 Mbit/s"}, {"at": "2 s", "loss": "1 %"}]
+    axis = {"name": "link", "points": {"steady": {"change": []}, "slow": {"change": change}}}
+    steady, slow = expand(study_file(axis=[axis]), "study.toml")
+    assert (steady.sets["change"], slow.sets["change"]) == ([], change)
+
+
 def test_run_ids_depend_on_the_scenario_only() -> None:
     runs = list(load_study(content()).runs())
     assert len(runs) == 2 * 2 * 2
@@ -258,7 +265,7 @@ WRONG = {
     ),
     "a point of lists of lists": (
         {"axis": [{"name": "a", "points": {"b": {"link.loss": [[1]]}}}]},
-        "axis 1.points.b.link.loss: expected a number, text, true or false, a list of those, or",
+        "axis 1.points.b.link.loss: expected a number, text, true or false, a list of those, a",
     ),
     "no values": ({"axis": [{"name": "cc", "key": "flow.0.cc"}]}, "expected one of `values`"),
     "two bases": ({"base": "x.toml"}, "either `base`"),

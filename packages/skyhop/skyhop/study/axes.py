@@ -23,11 +23,11 @@ class Point:
 
     labels: Mapping[str, Value]
     """Value of each axis by the name of the axis, in the order of the study file."""
-    sets: Mapping[str, Setting | list[dict[str, Any]]]
+    sets: Mapping[str, Setting]
     """Value (or list of tables) to set, by dotted scenario key."""
 
 
-def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting | list[dict[str, Any]]]]]:
+def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting]]]:
     """Return the axis's values, each with the scenario keys that it sets.
 
     Raises:

@@ -97,7 +97,7 @@ def _about_a_wrong_key(location: _Location, file: _Table) -> str:
 def _plain_message(error: ErrorDetails) -> str:
     """Return a validation error's message in terms of TOML rather than of Python."""
     if error["loc"] and error["loc"][-1] in _VALUES:
-        others = ", a list of those, or a table" if "points" in error["loc"] else ""
+        others = ", a list of those, a table, or a list of tables" if "points" in error["loc"] else ""
         return f"expected a number, text, true or false{others}"
     kind = error["type"]
     kind = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_from_float")

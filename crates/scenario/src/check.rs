@@ -75,6 +75,10 @@ impl NamedScenario {
                     let what = "is 0 s; expected a time above zero";
                     return Err(self.key_error(format!("{key}.step"), what));
                 }
+                if path.profile().is_some() && path.outage() != "none" {
+                    let what = "has no effect: the access profile has holes of its own; remove it, or take relay = \"access\" without a profile";
+                    return Err(self.key_error(format!("{key}.outage"), what));
+                }
                 Ok(())
             }
             PathKind::Fixed(path) => {

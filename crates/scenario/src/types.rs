@@ -216,7 +216,7 @@ pub struct ConstellationPath {
     pub handover: Option<String>,
     /// Duration of the outage when an end of the path changes its satellite: "leoem" or "starlink" (models),
     /// "none", or a duration ("80 ms"). Default: "leoem"; "starlink" for relay = "access"; "none" with an access
-    /// profile, which has holes of its own.
+    /// profile, which has holes of its own and allows no other value.
     pub outage: Option<String>,
     /// Duration of the outage when a link in the middle of the path goes down at an intermediate handover. Default:
     /// 25 ms with compat = "leoem", as long as its emulator takes the link's interfaces down; 0 s otherwise.
@@ -307,7 +307,7 @@ impl ConstellationPath {
     }
 
     /// Name of the access profile.
-    fn profile(&self) -> Option<&str> {
+    pub(crate) fn profile(&self) -> Option<&str> {
         match (&self.access, self.relay) {
             (Some(keys), _) => Some(&keys.profile),
             (None, Relay::Starlink) => Some(Relay::Starlink.name()),

@@ -302,3 +302,20 @@ fn outages_of_a_file_drawn_from_a_profile_hold_packets_as_in_the_run_that_draws_
     assert_eq!(treatment(Some("victoria-2024"), ""), DuringOutage::Hold);
     assert_eq!(treatment(Some("victoria-2024"), "during_outage = \"drop\""), DuringOutage::Drop);
 }
+
+#[test]
+fn an_outage_is_refused_next_to_the_holes_of_an_access_profile() {
+    let ends = "from = \"Victoria\"\nto = \"Seattle\"\n";
+    for profile in ["relay = \"starlink\"", "relay = \"access\"\naccess.profile = \"starlink\""] {
+        for outage in ["80 ms", "starlink"] {
+            let refused = error(&format!("{ends}{profile}\noutage = \"{outage}\""));
+            assert!(
+                refused.starts_with("x.toml: path.outage: has no effect: the acc"),
+                "{refused}"
+            );
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!("[path]\n{ends}{profile}\noutage = \"none\"\n");
+        built(directory.path(), &text).expect("the default, as run.json states it");
+    }
+}

@@ -92,6 +92,7 @@ fn flow_state(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> Option<F
         cwnd_packets: 10 + (at.as_nanos() / 100_000_000 % 90) as u32,
         ssthresh_packets: None,
         srtt_us: Some(base_rtt.as_micros() + 1_000),
+        ack_rtts: None,
         inflight_packets: 10,
         retransmits: received.as_u64() / 10_000_000,
         pacing_rate_bps: None,

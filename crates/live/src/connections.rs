@@ -288,6 +288,7 @@ impl Connection {
             cwnd_packets: info.cwnd_packets,
             ssthresh_packets: info.ssthresh_packets,
             srtt_us: info.srtt_us.map(u64::from),
+            ack_rtts: None,
             inflight_packets: info.inflight_packets,
             retransmits: info.retransmits.into(),
             pacing_rate_bps: info.pacing_rate_bps.filter(|_| kernel_cc::paces(&socket.cc)),

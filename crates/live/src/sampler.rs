@@ -146,6 +146,7 @@ impl FlowSampler {
             cwnd_packets: sender.cwnd_packets,
             ssthresh_packets: sender.ssthresh_packets,
             srtt_us: sender.srtt_us.map(u64::from),
+            ack_rtts: None,
             inflight_packets: sender.inflight_packets,
             retransmits: sample.retransmits,
             pacing_rate_bps: sender.pacing_rate_bps.filter(|_| self.paces),

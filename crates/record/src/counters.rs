@@ -2,7 +2,7 @@
 
 use skyhop_model::CongestionState;
 use skyhop_signal::blind::Estimate;
-use skyhop_units::{Bytes, Instant};
+use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::Quantiles;
 
@@ -25,6 +25,8 @@ pub struct FlowState {
     pub ssthresh_packets: Option<u32>,
     /// Smoothed RTT; `None` before the first sample.
     pub srtt_us: Option<u64>,
+    /// RTTs of the acknowledgements; `None` if the engine does not measure them.
+    pub ack_rtts: Option<AckRtts>,
     /// Packets sent, but neither acknowledged nor considered lost.
     pub inflight_packets: u32,
     /// Number of segments retransmitted.
@@ -33,6 +35,32 @@ pub struct FlowState {
     pub pacing_rate_bps: Option<u64>,
     /// Congestion state, as Linux names it.
     pub state: CongestionState,
+}
+
+/// Total RTT of a flow's acknowledgements: for each one, the time since the first transmission of the segment with
+/// which it ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AckRtts {
+    /// Sum of the RTTs.
+    pub sum: Duration,
+    /// Number of acknowledgements of new data.
+    pub count: u64,
+}
+
+impl AckRtts {
+    /// Sum of two totals.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { sum: self.sum + other.sum, count: self.count + other.count }
+    }
+
+    /// Mean RTT in microseconds of the acknowledgements since an earlier total; `None` if there were none.
+    #[must_use]
+    pub(crate) fn mean_us_since(self, earlier: Self) -> Option<i64> {
+        let count = self.count.checked_sub(earlier.count).filter(|count| *count > 0)?;
+        let sum = self.sum.saturating_sub(earlier.sum);
+        Some((sum.as_micros() / count) as i64)
+    }
 }
 
 /// Counters of a TCP flow at its end.

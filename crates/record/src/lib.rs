@@ -19,7 +19,7 @@ mod tables;
 mod tally;
 
 pub use app_detail::{AppDetail, CallColumns, CallSummary, VideoSummary};
-pub use counters::{ConnectionEnd, FlowEnd, FlowState, RunConclusion};
+pub use counters::{AckRtts, ConnectionEnd, FlowEnd, FlowState, RunConclusion};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;
 pub use rows::{

@@ -12,7 +12,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 use skyhop_video::ChunkRow;
 
 use crate::app_detail::{AppDetail, CallAccount, VideoSummary};
-use crate::counters::{ConnectionEnd, FlowEnd, FlowState, RunConclusion};
+use crate::counters::{AckRtts, ConnectionEnd, FlowEnd, FlowState, RunConclusion};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
@@ -67,6 +67,7 @@ struct FlowAccount {
     sampled: Option<Instant>,
     received: Bytes,
     retransmits: u64,
+    ack_rtts: AckRtts,
     /// ECN-marked packets of the flow: in total (`marks`), and since the flow's last row (`new_marks`).
     marks: u64,
     new_marks: u64,
@@ -445,6 +446,7 @@ impl FlowAccount {
             cwnd_packets: flow.cwnd_packets.into(),
             ssthresh_packets: flow.ssthresh_packets.map(i64::from),
             srtt_us: flow.srtt_us.map(|us| us as i64),
+            ack_rtt_us: flow.ack_rtts.and_then(|total| total.mean_us_since(self.ack_rtts)),
             inflight_packets: flow.inflight_packets.into(),
             retransmits: flow.retransmits.saturating_sub(self.retransmits) as i64,
             marks: Some(mem::take(&mut self.new_marks) as i64),
@@ -453,6 +455,7 @@ impl FlowAccount {
         };
         (self.sampled, self.received, self.retransmits) =
             (Some(at), flow.received, flow.retransmits);
+        self.ack_rtts = flow.ack_rtts.unwrap_or_default();
         self.samples += 1;
         self.cwnd_sum += row.cwnd_packets;
         flow.srtt_us.into_iter().for_each(|us| self.srtt_us.add(us));

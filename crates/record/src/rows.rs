@@ -28,6 +28,9 @@ pub struct FlowSample {
     pub ssthresh_packets: Option<i64>,
     /// Smoothed RTT at `t_ns`; `None` before the first sample.
     pub srtt_us: Option<i64>,
+    /// Mean RTT of the acknowledgements of new data during the interval, each from the first transmission of the
+    /// segment with which it ends; `None` if there were none or the engine does not measure them.
+    pub ack_rtt_us: Option<i64>,
     /// Packets sent, but neither acknowledged nor considered lost, at `t_ns`.
     pub inflight_packets: i64,
     /// Number of segments retransmitted during the interval.

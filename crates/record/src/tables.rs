@@ -57,6 +57,7 @@ pub(crate) fn flow_columns(rows: &[FlowSample]) -> Vec<Column> {
         Column::required("cwnd_packets", int64(rows, |r| r.cwnd_packets)),
         Column::optional("ssthresh_packets", maybe_int64(rows, |r| r.ssthresh_packets)),
         Column::optional("srtt_us", maybe_int64(rows, |r| r.srtt_us)),
+        Column::optional("ack_rtt_us", maybe_int64(rows, |r| r.ack_rtt_us)),
         Column::required("inflight_packets", int64(rows, |r| r.inflight_packets)),
         Column::required("retransmits", int64(rows, |r| r.retransmits)),
         Column::optional("marks", maybe_int64(rows, |r| r.marks)),

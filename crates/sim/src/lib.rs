@@ -3,6 +3,7 @@
 //! It is deterministic: the same experiment gives the same results to the last bit, on any machine.
 
 mod access;
+mod ack_timer;
 mod calendar;
 mod controllers;
 mod datagrams;

@@ -116,6 +116,7 @@ fn flow_state(flow: &Flow, last: Instant, now: Instant) -> Option<FlowState> {
         ssthresh_packets: info.ssthresh,
         srtt_us: info.srtt.map(|srtt| srtt.as_micros()),
         inflight_packets: info.inflight,
+        ack_rtts: Some(counters.ack_rtts),
         retransmits: counters.retransmits,
         pacing_rate_bps: info.pacing_rate.map(|bytes_per_s| 8 * bytes_per_s),
         state: info.ca_state,

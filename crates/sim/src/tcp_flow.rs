@@ -5,12 +5,14 @@ use skyhop_app::{
 };
 use skyhop_cc::{Controller, Handover, OutputCounts, Phase};
 use skyhop_model::{BufferSizes, mss};
+use skyhop_record::AckRtts;
 use skyhop_tcp::{
     ConnectionState, Endpoint, EndpointConfig, HostConfig, Packet, ReceiverConfig, SenderConfig,
     TcpInfo,
 };
 use skyhop_units::{Bytes, Duration, Instant};
 
+use crate::ack_timer::AckTimer;
 use crate::controllers::Controllers;
 use crate::departure::Departure;
 
@@ -53,6 +55,8 @@ struct Connection {
     is_parallel: bool,
     server: AppEnd,
     ends: [End; 2],
+    /// Timer of the acknowledgements that the end with most data receives.
+    ack_timer: AckTimer,
 }
 
 /// One end of a connection, with the events that its application has been notified of.
@@ -76,6 +80,7 @@ pub(crate) struct Counters {
     pub(crate) retransmits: u64,
     pub(crate) sent: u64,
     pub(crate) marks: u64,
+    pub(crate) ack_rtts: AckRtts,
     /// Counters of the external policy's decisions for the congestion control.
     pub(crate) outputs: OutputCounts,
 }
@@ -112,8 +117,12 @@ impl TcpFlow {
         let Some(index) = self.connections.iter().position(|one| one.number == number) else {
             return;
         };
-        let end = &mut self.connections[index].ends[side as usize];
+        let connection = &mut self.connections[index];
+        let end = &mut connection.ends[side as usize];
         end.endpoint.on_packet(now, packet);
+        if side == self.sends {
+            connection.ack_timer.update(end.endpoint.sender().outstanding(), now);
+        }
         if end.may_cause_event(packet) && self.notify(side, index, now) {
             self.act(side, index, now);
         }
@@ -143,7 +152,11 @@ impl TcpFlow {
     pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut Departure<'_>) {
         for connection in &mut self.connections {
             departure.connection = connection.number;
-            connection.ends[side as usize].endpoint.transmit(now, departure);
+            let endpoint = &mut connection.ends[side as usize].endpoint;
+            endpoint.transmit(now, departure);
+            if side == self.sends {
+                connection.ack_timer.update(endpoint.sender().outstanding(), now);
+            }
         }
     }
 
@@ -304,7 +317,8 @@ impl TcpFlow {
     fn connect(&mut self, number: u32, is_parallel: bool) {
         let ends = [Side::Client, Side::Server].map(|side| self.end(number, side));
         let server = AppEnd { app: self.app.server(&self.facts, number), wait: Instant::NEVER };
-        self.connections.push(Connection { number, is_parallel, server, ends });
+        let ack_timer = AckTimer::default();
+        self.connections.push(Connection { number, is_parallel, server, ends, ack_timer });
     }
 
     /// Create one end of a new connection.
@@ -366,6 +380,7 @@ impl Connection {
             retransmits: info.retransmits,
             sent: info.sent,
             marks: info.delivered_ce,
+            ack_rtts: self.ack_timer.total(),
             outputs: sender.endpoint.sender().outputs(),
         }
     }
@@ -378,6 +393,7 @@ impl Counters {
             retransmits: self.retransmits + other.retransmits,
             sent: self.sent + other.sent,
             marks: self.marks + other.marks,
+            ack_rtts: self.ack_rtts.plus(other.ack_rtts),
             outputs: self.outputs.plus(other.outputs),
         }
     }

@@ -1,5 +1,7 @@
 //! Sending half of a connection: its state, and the calls that drive it.
 
+use std::ops::Range;
+
 use skyhop_cc::{OutputCounts, TcpSock};
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -230,6 +232,12 @@ impl<C: CongestionControl> Sender<C> {
     /// endless stream.
     pub fn unsent_bytes(&self) -> Bytes {
         Bytes::new(self.stream.wanted() - self.lengths.end())
+    }
+
+    /// Sequence numbers of the segments that were sent and are not acknowledged.
+    #[inline]
+    pub fn outstanding(&self) -> Range<u64> {
+        self.board.una..self.board.nxt
     }
 
     /// Process an acknowledgement that arrived without data.

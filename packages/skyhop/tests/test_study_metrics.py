@@ -281,11 +281,20 @@ def test_times_and_rates_of_bytes(directory: Path) -> None:
     assert cut_s != took_s
     found = measure(directory, **window, cut="250 ms")[0]
     assert found == pytest.approx(1.2 * 8 / cut_s)
+    # A clock that begins 300 ms after the flow.
+    clock = {"bytes": "1 MB", "from": "300 ms"}
+    found = measure(directory, kind="time_to_bytes", **clock)[0]
+    assert found == pytest.approx(crossed[1e6] - 0.3)
+    found = measure(directory, kind="rate_over_bytes", **clock)[0]
+    assert found == pytest.approx(8 / (crossed[1e6] - 0.3))
     # No byte follows the last one; times of the late flow count from its start.
     assert measure(directory, kind="time_to_bytes", bytes="2.41 MB")[0] is None
     assert measure(directory, kind="time_to_bytes", bytes="2.4 MB")[0] == pytest.approx(
         done_s, abs=0.1
     )
+    # Runs of older versions and of other engines have no RTTs of acknowledgements.
+    rtts = [r["ack_rtt_us"] / 1e3 for r in rows if r["ack_rtt_us"] is not None]
+    assert measure(directory, kind="samples", series="ack_rtt")[0] == pytest.approx(np.mean(rtts))
     # The flow's last sample ends after the flow, so it does not count.
     keys = {"kind": "samples", "series": "srtt", "within": "flow"}
     alive = [r["srtt_us"] / 1e3 for r in rows if r["srtt_us"] and r["t_ns"] <= done_s * 1e9]
@@ -610,6 +619,8 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = (
     ({"name": "x", "kind": "samples", "edge": "end"}, '`edge` goes with kind = "gap"'),
     ({"name": "x", "kind": "time_to_bytes"}, "needs `bytes`"),
     ({"name": "x", "kind": "time_to_bytes", "bytes": "5 apples"}, "metric 1.bytes"),
+    ({"name": "x", "kind": "rate_over_bytes", "bytes": "2 MB", "after_bytes": "1 MB",
+      "from": "1 s"}, "`from` and `after_bytes`"),
     ({"name": "x", "kind": "rate_over_bytes", "bytes": "1 MB", "after_bytes": "2 MB"},
      "expected `after_bytes` below `bytes`"),
     ({"name": "x", "kind": "relative", "of": "goodput"}, "needs `to`"),

@@ -172,6 +172,7 @@ def _flow_series(frame: pl.DataFrame) -> FlowSeries:
         cwnd_packets=_floats(frame, "cwnd_packets"),
         ssthresh_packets=_floats(frame, "ssthresh_packets"),
         srtt_ms=_floats(frame, "srtt_us", 1e3),
+        ack_rtt_ms=_ack_rtt_ms(frame),
         retransmits=_floats(frame, "retransmits"),
         marks=_marks(frame),
     )
@@ -208,6 +209,13 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
         },
         marks=_marks(frame),
     )
+
+
+def _ack_rtt_ms(frame: pl.DataFrame) -> FloatArray:
+    # Runs of older versions lack the column.
+    if "ack_rtt_us" not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return _floats(frame, "ack_rtt_us", 1e3)
 
 
 def _marks(frame: pl.DataFrame) -> FloatArray:

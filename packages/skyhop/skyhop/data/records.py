@@ -154,6 +154,7 @@ class FlowSeries:
     cwnd_packets: FloatArray
     ssthresh_packets: FloatArray
     srtt_ms: FloatArray
+    ack_rtt_ms: FloatArray
     retransmits: FloatArray
     marks: FloatArray
     """Packets that links marked (ECN) since the previous sample."""

@@ -59,7 +59,8 @@ class Run:
         """Samples of the TCP flows, one row per flow and sample: `t_ns`, `flow` (its id), values.
 
         `goodput_bps` is the mean since the previous sample. `cwnd_packets`, `inflight_packets` and
-        `ssthresh_packets` count packets of the flow's MSS; `srtt_us` is in microseconds.
+        `ssthresh_packets` count packets of the flow's MSS; `srtt_us` is in microseconds, as is
+        `ack_rtt_us`, the mean RTT of the acknowledgements since the previous sample.
         `retransmits` and `marks` (ECN) count packets since the previous sample; `marks` is null if
         links do not know to which flows marked packets belong.
         """

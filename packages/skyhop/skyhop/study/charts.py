@@ -64,6 +64,7 @@ _SERIES_TITLES = {
     "goodput": ("goodput", "Mbit/s"),
     "cwnd": ("cwnd", "packets"),
     "srtt": ("srtt", "ms"),
+    "ack_rtt": ("RTT of acknowledgements", "ms"),
     "throughput": ("throughput of the link", "Mbit/s"),
     "retransmit_share": ("sent again", "%"),
     "base_rtt": ("base RTT", "ms"),
@@ -399,9 +400,9 @@ def _times_s(
     NaN if the bytes never arrived.
     """
     rows = _flows_of(source, selected).select("run", "flow").unique(maintain_order=True)
-    cut_s = seconds(panel.cut) if panel.cut else None
+    clock_s = (seconds(panel.from_ or "0 s"), seconds(panel.cut) if panel.cut else None)
     times_s = [
-        [seconds_to_bytes(source.record(run), flow, size, cut_s) for size in sizes]
+        [seconds_to_bytes(source.record(run), flow, size, *clock_s) for size in sizes]
         for run, flow in rows.iter_rows()
     ]
     return np.array(times_s, dtype=np.float64).reshape(-1, len(sizes))

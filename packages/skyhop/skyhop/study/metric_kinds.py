@@ -81,6 +81,8 @@ class _BytesMetric(MetricBase):
     """Number of bytes, counted from the flow's start, whose arrival ends the measurement."""
     cut: Length | None = None
     """Resolution to which times are rounded down, such as "1 s"; times are exact by default."""
+    from_: Length | None = Field(None, alias="from")
+    """Time after the flow's start from which times count; by default they count from its start."""
 
     @model_validator(mode="after")
     def _has_bytes(self) -> Self:
@@ -105,6 +107,8 @@ class RateOverBytesMetric(_BytesMetric):
     @model_validator(mode="after")
     def _has_bytes_in_order(self) -> Self:
         _check_bytes(self.after_bytes, self.bytes)
+        if self.from_ is not None and self.after_bytes is not None:
+            raise ValueError("`from` and `after_bytes` both say where the measurement begins")
         return self
 
 

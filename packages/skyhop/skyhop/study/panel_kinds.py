@@ -136,6 +136,8 @@ class TransferPanel(_Panel):
     """Axis whose values have a colour each."""
     cut: Length | None = None
     """Resolution to which times are rounded down; times are exact by default."""
+    from_: Length | None = Field(None, alias="from")
+    """Time after a flow's start from which times count; by default they count from its start."""
     spread: Literal["interval", "sd", "none"] = "interval"
     """Spread next to the means."""
 
@@ -182,7 +184,7 @@ class SeriesPanel(_Panel):
 
     kind: Literal["series"]
     series: list[
-        Literal["goodput", "cwnd", "srtt", "throughput", "retransmit_share", "base_rtt"]
+        Literal["goodput", "cwnd", "srtt", "ack_rtt", "throughput", "retransmit_share", "base_rtt"]
     ] = Field(min_length=1)
     """Sampled quantities, one chart each."""
     hue: str

@@ -192,7 +192,8 @@ def _bytes_value(metric: BytesMetric, record: RunRecord, flow_id: int | None) ->
     first_s, last_s = _times_of_bytes((after, metric.bytes), record, flow_id)
     if first_s is None or last_s is None:
         return None
-    took_s = rounded_down(last_s - first_s, _seconds_or_none(metric.cut))
+    begin_s = first_s if metric.from_ is None else seconds(metric.from_)
+    took_s = rounded_down(last_s - begin_s, _seconds_or_none(metric.cut))
     if isinstance(metric, TimeToBytesMetric):
         return took_s
     sent_bytes = size_bytes(metric.bytes) - size_bytes(after or "0 B")
@@ -200,15 +201,15 @@ def _bytes_value(metric: BytesMetric, record: RunRecord, flow_id: int | None) ->
 
 
 def seconds_to_bytes(
-    record: RunRecord, flow_id: int, size: float, cut_s: float | None = None
+    record: RunRecord, flow_id: int, size: float, from_s: float = 0.0, cut_s: float | None = None
 ) -> float | None:
-    """Return the time in s from a flow's start until its first `size` bytes had arrived.
+    """Return the time in s from `from_s` after a flow's start until its first `size` bytes arrived.
 
     None if fewer bytes arrived. With `cut_s`, the time is rounded down to a multiple of it.
     """
     flow = record.flows[flow_id]
     took_s = seconds_to(flow.t_s, flow.goodput_mbps, size, _flow_span(record, flow_id)[0])
-    return None if took_s is None else rounded_down(took_s, cut_s)
+    return None if took_s is None else rounded_down(took_s - from_s, cut_s)
 
 
 def _times_of_bytes(

@@ -29,6 +29,7 @@ def samples_of(
     else:
         values = {
             "goodput": flow.goodput_mbps, "cwnd": flow.cwnd_packets, "srtt": flow.srtt_ms,
+            "ack_rtt": flow.ack_rtt_ms,
         }[name]  # fmt: skip
     return _means(flow.t_s, values, bin_s)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Skyhop
 
@@ -54,6 +55,26 @@ def test_a_profile_gives_a_path_alone_or_over_satellites(tmp_path: Path) -> None
     assert turned.frames["delay_ns"].equals(drawn.frames["delay_back_ns"])
     # The waits, which may differ between the directions, are on the terminal's link.
     assert turned.segments.drop("user_link_ns").equals(drawn.segments.drop("user_link_ns"))
+
+
+def test_a_geostationary_link_keeps_one_capacity_in_a_run_and_draws_another_for_the_next() -> None:
+    scenario = {
+        "path": {"kind": "access", "profile": "viasat-2020", "dish": "to"},
+        "flow": [{"kind": "probe", "interval": "1 s"}],
+        "run": {"duration": "45 s"},
+    }
+    paths = [sh.sim(scenario, seed=seed).path for seed in range(1, 22)]
+    frames = [path.frames for path in paths if path is not None]
+    assert len(frames) == len(paths)
+    mbps = [frame["rate_bps"].to_numpy() / 1e6 for frame in frames]
+    assert all(rate.min() > 0.75 * rate.max() for rate in mbps)
+    medians = sorted(float(np.median(rate)) for rate in mbps)
+    assert medians[0] < 130 < medians[10] < 145
+    for frame in frames:
+        rtt_ms = (frame["delay_ns"] + frame["delay_back_ns"]).to_numpy() / 1e6
+        assert rtt_ms.min() >= 564
+        assert rtt_ms.max() <= 625
+        assert rtt_ms.mean() == pytest.approx(597, abs=3)
 
 
 def test_the_command_line_takes_profiles(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -1,20 +1,17 @@
-"""LeoEM's published paths: recomputed, and as the path of SaTCP's Table I."""
+"""LeoEM's published paths: recomputed, and as the path of senders."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import skyhop
-from validation.flows import first_flow
 from validation.pages import row
 from validation.reference import required
 
 SAN_DIEGO, NEW_YORK, SEATTLE = "32.881,-117.237", "40.845,-73.932", "47.608,-122.335"
-ORBIT_S = 5731
 RATE_MBPS = 150
 
 
@@ -89,8 +86,6 @@ class Sender:
     name: str
     flow: dict[str, Any]
     signal: dict[str, str]
-    published_mbps: float | None = None
-    """Goodput in SaTCP's Table I; `None` for senders that are not in it."""
 
 
 def bent_pipe(sender: Sender, duration_s: int, sample: str) -> dict[str, Any]:
@@ -102,46 +97,3 @@ def bent_pipe(sender: Sender, duration_s: int, sample: str) -> dict[str, Any]:
         "signal": sender.signal,
         "run": {"duration": f"{duration_s} s", "sample": sample},
     }
-
-
-def satcp(hold: str) -> dict[str, Any]:
-    """Return a flow of SaTCP with its hold of the window."""
-    return {"cc": "satcp", "satcp": {"hold": hold}}
-
-
-def reported(lead: str) -> dict[str, str]:
-    """Return overrides for announcements like the paper's: `lead` early, with Figure 4's errors."""
-    return {"source": "path", "lead": lead, "error": "report-timing"}
-
-
-TABLE_I = (
-    Sender("CUBIC", {"cc": "cubic"}, {}, 34.3),
-    Sender("SaTCP, hold 0.3 s", satcp("0.3 s"), reported("0 s"), 59.8),
-    Sender("SaTCP, hold 0.9 s", satcp("0.9 s"), reported("0.3 s"), 123.4),
-    Sender("SaTCP, hold 1.3 s", satcp("1.3 s"), reported("0.5 s"), 138.1),
-    Sender("BBR", {"cc": "bbr"}, {}, 136.7),
-    Sender("SatPipe", {"cc": "satpipe"}, {"source": "path", "lead": "0.5 s"}),
-)
-
-
-def satcp_table(executor: Executor) -> str:
-    """Return the rows of SaTCP's Table I: a whole orbit with each sender."""
-    texts = [bent_pipe(sender, ORBIT_S, "1 s") for sender in TABLE_I]
-    flows = list(executor.map(first_flow, texts))
-    cubic_bps, cubic_mbps = flows[0]["goodput_bps"], TABLE_I[0].published_mbps or 0.0
-    lines = []
-    for sender, flow in zip(TABLE_I, flows, strict=True):
-        published = sender.published_mbps
-        lines.append(
-            row(
-                sender.name,
-                None if published is None else f"{published:.1f}",
-                f"{flow['goodput_bps'] / 1e6:.1f}",
-                f"{flow['goodput_bps'] / (RATE_MBPS * 1e4):.1f} %",
-                None if published is None else f"{published / cubic_mbps:.2f}",
-                f"{flow['goodput_bps'] / cubic_bps:.2f}",
-                f"{flow['srtt_mean_us'] / 1e3:.1f}",
-                f"{flow['retransmits']:,}",
-            )
-        )
-    return "\n".join(lines)

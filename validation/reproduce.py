@@ -43,6 +43,9 @@ from validation.which_sender.runs import STUDIES, Provenance
 RUNS = ROOT / "runs" / "studies"
 ELEMENTS = ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz")
 """Element sets that studies compare: snapshots by SaTCP's authors (tests/reference.toml)."""
+GATEWAYS = "leoem/ground_stations.csv"
+"""Gateways of the paths of SaTCP's emulator, which these studies use where they are at hand."""
+OVER_GATEWAYS = ("satcp-fig7", "satcp-fig8", "satcp-fig9", "satcp-table1", "satcp-table2")
 PICTURES = {"leo-fig1": {"*-figure-1a-*.png": "leo-fig1.png"}}
 """Files of docs/ that are figures of studies, by patterns of the figures' names in the report."""
 
@@ -133,7 +136,7 @@ def has_data(file: Path) -> bool:
 
 def reproduce(name: str, jobs: int | None) -> Reproduced:
     """Run one study and write its report."""
-    study = load_study(find_study(name))
+    study = load_study(find_study(name), sets=sets_of(name))
     compared = elements() if study.kind.compares_elements else None
     print_note(f"{name}: {study.run_count} runs")
     with timed(name), progress_bar(name) as progress:
@@ -150,6 +153,12 @@ def reproduce(name: str, jobs: int | None) -> Reproduced:
     took_s = time_taken(name)
     print_note(f"{name}: {'' if took_s is None else f'{took_s:.0f} s; '}{report}")
     return Reproduced(name, done, verdicts, took_s)
+
+
+def sets_of(name: str) -> list[str]:
+    """Return the overrides of a study's scenario: the gateways of the paper's emulator."""
+    gateways = found(GATEWAYS) if name in OVER_GATEWAYS else None
+    return [f"path.gateways={gateways}"] if gateways else []
 
 
 @contextmanager

@@ -15,7 +15,15 @@ import typer
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
 from skyhop.figures import save
-from validation import access_senders, films_in_browsers, leoem, pages, pings, this_kernel
+from validation import (
+    access_senders,
+    films_in_browsers,
+    leoem,
+    link_breaks,
+    pages,
+    pings,
+    this_kernel,
+)
 from validation.bench import calls, kernel, sim
 from validation.linux import chance, engines, scenarios, short, traces
 
@@ -108,7 +116,7 @@ def values(executor: Executor) -> dict[str, object]:
         "traces": traces.table,
         "readings": on_linux(lambda: scenarios.reading_table(rows())),
         "not_modelled": on_linux(not_modelled),
-        "satcp": lambda: leoem.satcp_table(executor),
+        "broken_links": link_breaks.table,
         "pings_head": pings.HEAD,
         "pings": lambda: pings.table(executor),
         "access_goodput": round(100 * access_senders.GOODPUT_TOLERANCE),

@@ -137,6 +137,16 @@ def test_paths_name_constellation_relay_and_places_or_the_file() -> None:
     assert by_name(conditions_of(given, list(given.runs())))["rate"] == [("all", "7 Mbit/s")]
 
 
+def test_outages_in_the_middle_of_a_path_are_named() -> None:
+    places = {"from": "San Diego", "to": "New York", "relay": "bent-pipe"}
+    assert rows(study(axis("compat", "path.compat", "none", "leoem"), path=places))[
+        "handovers"
+    ] == [
+        ("compat = none", "outage leoem"),
+        ("compat = leoem", "outage leoem, intermediate 25 ms"),
+    ]
+
+
 def test_further_links_that_are_alike_are_one_row() -> None:
     link = {"rate": "1 Gbit/s", "queue": "9 packets", "loss": "1 %"}
     content = study(links={"a": link, "b": link, "c": {**link, "rate": "2 Gbit/s"}})

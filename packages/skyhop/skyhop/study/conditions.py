@@ -107,7 +107,10 @@ def _handover_text(path: Mapping[str, Any]) -> str:
     """Return the handover policy (if it is not the relay's) and the outages of a computed path."""
     if path["kind"] != "constellation":
         return ""
-    return ", ".join(filter(None, (path.get("handover"), f"outage {path['outage']}")))
+    outage = f"outage {path['outage']}"
+    if "intermediate_outage" in path:
+        outage += f", intermediate {path['intermediate_outage']}"
+    return ", ".join(filter(None, (path.get("handover"), outage)))
 
 
 def _of_link(study: Study, run: PlannedRun, link: Mapping[str, Any], key: str) -> str:

@@ -108,6 +108,12 @@ def compute(
             help='Outage at a handover: leoem, starlink, none, or a time such as "80 ms".',
         ),
     ] = None,
+    intermediate_outage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Outage of a link in the middle of the path at a handover there."
+        ),
+    ] = None,
     during_outage: Annotated[
         str | None, typer.Option(help="Packets during an outage: drop or hold.")
     ] = None,

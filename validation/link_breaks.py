@@ -26,7 +26,7 @@ from validation import ROOT
 from validation.pages import row
 
 BREAKS = 100
-"""Breaks per row."""
+"""Number of breaks that each row is measured from."""
 PAUSE_S = 0.1
 """Time between two breaks."""
 EVERY_S = 0.000_5
@@ -62,7 +62,7 @@ class Shell:
             pass
 
     def close(self) -> None:
-        """End the shell."""
+        """End the shell, and wait for its process."""
         self.process.communicate()
 
 
@@ -101,7 +101,7 @@ def made(number: int, stack: ExitStack) -> Link:
 
 
 def ip(*words: str) -> None:
-    """Run ip."""
+    """Run the program ip, which must succeed."""
     subprocess.run(["ip", *words], check=True)
 
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.study import Policies, cards_of
 from skyhop.cli.terminal import EXIT_FAILED, print_error, print_note
 from skyhop.data.files import write_file
 from skyhop.data.progress import progress_bar
@@ -56,6 +57,7 @@ def main(
         typer.Argument(metavar="STUDY...", help="Default: all that can run here."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; default: one per core.")] = None,
+    policy: Policies = None,
     texts: Annotated[
         bool, typer.Option("--texts", help="Run nothing; write the studies' prose again.")
     ] = False,
@@ -65,7 +67,7 @@ def main(
         renew_texts()
         return 0
     try:
-        failed = run_all(names or [], jobs)
+        failed = run_all(names or [], jobs, cards_of(policy))
     except KeyboardInterrupt:
         print_error("interrupted; the same command continues from here")
         return EXIT_FAILED
@@ -74,8 +76,13 @@ def main(
     return EXIT_FAILED if failed else 0
 
 
-def run_all(named: list[str], jobs: int | None) -> list[str]:
-    """Run the named studies, or all that can run; return the names of those whose runs failed."""
+def run_all(
+    named: list[str], jobs: int | None, policies: Mapping[str, Path] | None = None
+) -> list[str]:
+    """Run the named studies, or all that can run; return the names of those whose runs failed.
+
+    `policies` are the cards of learned senders by name, for studies with claims about them.
+    """
     measured_paths.make()
     names, failed = list(named), []
     for entry in list_studies() if not named else ():
@@ -86,7 +93,7 @@ def run_all(named: list[str], jobs: int | None) -> list[str]:
     left = RemainingStudies({name: simulated_s(name) for name in names}, times_of(all_sections()))
     for place, name in enumerate(names, start=1):
         print_note(f"{place} of {len(names)} studies{left.time_left()}")
-        study = reproduce(name, jobs)
+        study = reproduce(name, jobs, policies or {})
         left.done(name, study.took_s)
         # Each page is written immediately, so that a later failure loses no finished study.
         write_pages(study)
@@ -134,9 +141,12 @@ def has_data(file: Path) -> bool:
     return all(find_data(name, file.parent).exists() for name in named)
 
 
-def reproduce(name: str, jobs: int | None) -> Reproduced:
+def reproduce(name: str, jobs: int | None, policies: Mapping[str, Path]) -> Reproduced:
     """Run one study and write its report."""
-    study = load_study(find_study(name), sets=sets_of(name))
+    file = find_study(name)
+    named = {claim.policy.lower() for claim in load_study(file).file.claim}
+    cards = {key: card for key, card in policies.items() if key.lower() in named}
+    study = load_study(file, cards, sets_of(name))
     compared = elements() if study.kind.compares_elements else None
     print_note(f"{name}: {study.run_count} runs")
     with timed(name), progress_bar(name) as progress:

@@ -16,6 +16,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from skyhop import _core
 from skyhop.analysis.tables import Table
 from skyhop.data.files import write_file
 from skyhop.errors import SkyhopError
@@ -47,6 +48,8 @@ MARK = re.compile(
 """Comment before each study on a page: its build, number of runs, duration and verdicts."""
 CLAIMS = "| claim | verdict | numbers |"
 OPEN = "cannot be told: "
+NETWORK = "- network of the user: "
+"""Beginning of the line about a learned sender's network, which does not come with skyhop."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,20 @@ def section(study: Reproduced, mark: str) -> str:
     ]
     rows = [(verdict_text(result), numbers(result)) for result in study.verdicts]
     failures = [str(failure) for failure in done.failures]
-    return section_text(study.name, mark, file, failures=failures, rows=rows, tables=tables)
+    networks = networks_of(done.study.policies)
+    return section_text(
+        study.name, mark, file, networks=networks, failures=failures, rows=rows, tables=tables
+    )
+
+
+def networks_of(policies: Mapping[str, Path]) -> list[str]:
+    """Return a line per network of the learned senders that the user added, with its digest."""
+    return [
+        f"{NETWORK}{Path(file).name}: SHA-256 {digest}"
+        for card in policies.values()
+        for file, digest in _core.check_policy(str(card))[3].items()
+        if not file.endswith(".toml")
+    ]
 
 
 def section_text(
@@ -253,6 +269,7 @@ def section_text(
     mark: str,
     file: StudyFile,
     *,
+    networks: Sequence[str],
     failures: Sequence[str],
     rows: Sequence[tuple[str, str]],
     tables: Sequence[str],
@@ -265,7 +282,7 @@ def section_text(
         remark = " ".join(filter(None, (note, cause)))
         cell = "<br>".join(filter(None, (found, f"*{remark}*" if remark else "")))
         claims.append((claim, verdict, cell))
-    values = {"failures": failures, "claims": claims, "tables": tables}
+    values = {"networks": networks, "failures": failures, "claims": claims, "tables": tables}
     return pages.render("study", name=name, mark=mark, file=file, **values)
 
 
@@ -315,8 +332,11 @@ def renewed(name: str, text: str) -> str:
         raise SkyhopError(f"{name} has other claims than its section: run it again")
     rows = [row_of(claim, line) for claim, line in zip(file.claim, claims, strict=True)]
     failures = [line.removeprefix("- failed: ") for line in lines if line.startswith("- failed: ")]
+    networks = [line for line in lines if line.startswith(NETWORK)]
     tables = ["\n".join(block) for block in blocks]
-    return section_text(name, mark, file, failures=failures, rows=rows, tables=tables)
+    return section_text(
+        name, mark, file, networks=networks, failures=failures, rows=rows, tables=tables
+    )
 
 
 def claim_lines(text: str) -> list[str]:

@@ -125,7 +125,7 @@ def run(
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
     files = figure_files(figures, kinds, width, FIGURE_KINDS, height_in=height, footer=footer)
-    study = load_study(_found(source), _policies(policy), sets or ())
+    study = load_study(_found(source), cards_of(policy), sets or ())
     stop_on_signals()
     so_far = (0, study.run_count)
 
@@ -157,7 +157,7 @@ def run(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _policies(given: list[str] | None) -> dict[str, Path]:
+def cards_of(given: list[str] | None) -> dict[str, Path]:
     """Parse the values of `--policy` into cards by name."""
     from skyhop.errors import InputError
 

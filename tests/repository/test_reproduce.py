@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from onnx_file import linear
 from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import list_studies
@@ -17,6 +20,16 @@ from validation import pages as markdown
 from validation import reproduce, reproduced
 from validation.which_sender import runs as which_sender
 
+CARD = """\
+title = "Forty packets"
+[observation]
+features = [{ of = "cwnd", times = 0.025 }]
+[network]
+file = "forty.onnx"
+[action]
+moves = "cwnd"
+shape = "power"
+"""
 QUEUES = {
     "deep": {"link.queue": "1 MB"},
     "shallow": {"link.queue": "10 kB"},
@@ -139,6 +152,24 @@ def test_a_study_replaces_its_section_and_the_page_of_verdicts_counts_it(
     reproduced.write_study(reproduced.Reproduced("third", done, claims))
     assert "All runs are by 2 builds (" in (pages / "index.md").read_text("utf-8")
     assert list(reproduced.read_sections(one.read_text("utf-8"))) == ["first", "third"]
+
+
+def test_a_section_names_the_network_of_a_users_sender_and_renewed_prose_keeps_it(
+    done: StudyRun, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = tmp_path / "card.toml"
+    card.write_text(CARD, "utf-8")
+    network = linear([-1.0], 1.0)
+    (tmp_path / "forty.onnx").write_bytes(network)
+    study = load_study(matrix(), {"learned": card})
+    run = replace(done, study=study)
+    reproduced.write_study(reproduced.Reproduced("first", run, judge(study.claims, done.results)))
+    line = f"- network of the user: forty.onnx: SHA-256 {hashlib.sha256(network).hexdigest()}\n\n"
+    section = reproduced.read_sections((pages / "one.md").read_text("utf-8"))["first"]
+    assert line in section
+    monkeypatch.setattr(reproduced, "find_study", Path)
+    monkeypatch.setattr(reproduced, "read_study_file", lambda _: study.file)
+    assert line in reproduced.renewed("first", section)
 
 
 def test_a_study_without_a_paper_is_an_error(pages: Path) -> None:

@@ -209,7 +209,7 @@ def test_the_blocks_of_studies_in_the_documents_are_valid() -> None:
     (metrics,), (panels,) = [[b for b in blocks if key in b] for key in ("metric", "panel")]
     shown = {panel.kind for panel in load_study(content(**panels)).file.panel}
     assert shown == {"table", "comparison", "bars", "box", "cdf", "lines", "transfer", "scatter",
-                     "heatmap", "series"}  # fmt: skip
+                     "heatmap", "map", "series"}  # fmt: skip
     scenario = content()["scenario"] | {"links": {"delay": {"rate": "1 Gbit/s"}}}
     scenario["run"] = {"duration": "5 min"}
     runs = list(load_study(content(scenario=scenario, **drawn)).runs())

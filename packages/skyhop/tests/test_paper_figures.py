@@ -390,6 +390,8 @@ def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
         "Ellipses": "each point: one run; 4 in all; ellipses: one standard deviation "
         "around the mean",
         "Heat": "each cell: 2 runs (2 seeds, 3 s each)",
+        "Map": "each cell: 2 runs (2 seeds, 3 s each); orange: 5 or more; "
+        "?: the 95 % interval contains 5",
         "Series": "each line: one run, with seed 1, all samples; goodput above the link's rate: "
         "what waited behind a lost packet is read at once",
         "Link": "each line: one run, with seed 1, as means over 500 ms",

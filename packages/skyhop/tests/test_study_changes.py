@@ -175,3 +175,15 @@ def test_wrong_changes_are_named(axis: dict[str, Any], expected: str) -> None:
         load_study(content(axis=[axis]))
     assert expected in str(caught.value)
     assert "axis 1" in str(caught.value)
+
+
+def test_points_of_an_axis_set_lists_of_changes() -> None:
+    slump = [{"at": "1 s", "rate": "5 Mbit/s"}, {"at": "2 s", "rate": "10 Mbit/s"}]
+    points = {"none": {"change": []}, "slump": {"change": slump, "link.queue": "15 ms"}}
+    scenario = {**content()["scenario"], "change": [{"at": "2.5 s", "rate": "1 Mbit/s"}]}
+    study = load_study(content(scenario=scenario, axis=[{"name": "way", "points": points}]))
+    found = {run.labels["way"]: run.resolved.get("change", []) for run in study.runs()}
+    assert found["none"] == [], "the list replaces that of the scenario"
+    assert [(change["at"], change["rate"]) for change in found["slump"]] == [
+        ("1 s", "5 Mbit/s"), ("2 s", "10 Mbit/s"),
+    ]  # fmt: skip

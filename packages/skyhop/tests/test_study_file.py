@@ -237,7 +237,7 @@ WRONG = {
     ),
     "a kind of panel": (
         {"panel": [{"kind": "bar", "title": "", "metric": "goodput", "x": "cc"}]},
-        """'heatmap', 'series' (it is "bar") (did you mean bars?)""",
+        """'heatmap', 'map', 'series' (it is "bar") (did you mean bars?)""",
     ),
     "no kind of panel": (
         {"panel": [{"title": "", "metric": "goodput"}]},

@@ -42,6 +42,8 @@ PANELS: Sequence[dict[str, Any]] = (
     {"kind": "lines", "title": "Lines", "metric": "retransmit_ratio", **CC_LOSS},
     {"kind": "scatter", "title": "Scatter", "x": "srtt", "y": "goodput", "hue": "cc"},
     {"kind": "heatmap", "title": "Heat", "metric": "goodput", "x": "loss", "y": "cc"},
+    {"kind": "map", "title": "Map", "metrics": ["goodput", "srtt"], "x": "loss", "y": "cc",
+     "turn": 5, "groups": ["bbr"], "marks": [{"name": "mine", "x": "0.5 %"}]},
     {"kind": "scatter", "title": "Ellipses", "x": "srtt", "y": "goodput", "hue": "cc",
      "per": "run", "ellipses": True, "zero": False, "where": {"loss": "1 %"}},
     {"kind": "box", "title": "Boxes of bins", "bins_of": "late", "x": "loss", "hue": "cc"},

@@ -10,7 +10,7 @@ import polars as pl
 from skyhop.analysis.statistics import Ellipse
 from skyhop.analysis.styles import Style
 from skyhop.analysis.timeline import EventStrip, Panel
-from skyhop.data.arrays import FloatArray
+from skyhop.data.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,40 @@ class HeatChart(MetricChart):
     """Indices of columns before which a line separates groups."""
     top: float | None = None
     """Value at the end of the colour scale; greater values have the same colour."""
+
+
+@dataclass(frozen=True)
+class MapCells:
+    """Means of one metric at the values of two axes, shape (rows, columns), NaN without runs."""
+
+    title: str
+    grid: FloatArray
+    is_sure: BoolArray
+    """Whether the 95 % interval of each mean lies on one side of the value where a claim turns."""
+
+
+@dataclass(frozen=True)
+class MapMark:
+    """Place of a link on a map, in indices of columns and rows; None for all of them."""
+
+    name: str
+    column: float | None
+    row: float | None
+
+
+@dataclass(frozen=True)
+class MapChart(Chart):
+    """Maps of where a claim holds, which have the same axes and colours."""
+
+    maps: Sequence[Sequence[MapCells]]
+    """Rows of maps; each row has the same number of maps."""
+    columns: Levels
+    rows: Levels
+    turn: float
+    """Value from which on the claim holds."""
+    row_breaks: Sequence[int]
+    """Indices of rows before which a gap separates groups."""
+    marks: Sequence[MapMark]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from skyhop.analysis.charts import (
     HeatChart,
     Levels,
     LineChart,
+    MapChart,
     ScatterChart,
     SeriesChart,
     named,
@@ -29,6 +30,7 @@ from skyhop.analysis.styles import Style
 from skyhop.analysis.tables import MISSING, three_digits
 from skyhop.analysis.timeline import GREY, Stroke, from_zero
 from skyhop.data.figure_files import FigureWidth
+from skyhop.figures.maps import draw_maps
 from skyhop.figures.style import (
     MARKERS,
     SHARES,
@@ -244,6 +246,11 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
         colour = "white" if dark else ("black" if np.isfinite(value) else GREY)
         ax.text(column, row, text, ha="center", va="center", fontsize=pt(ax, 8.5), color=colour)
     return figure
+
+
+@_draw.register
+def _maps(chart: MapChart, width: FigureWidth) -> Sheet:
+    return draw_maps(chart, width)
 
 
 @_draw.register

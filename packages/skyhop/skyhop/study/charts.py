@@ -20,6 +20,8 @@ from skyhop.analysis.charts import (
     Hue,
     Levels,
     LineChart,
+    MapCells,
+    MapChart,
     Mean,
     Points,
     ScatterChart,
@@ -36,6 +38,7 @@ from skyhop.data.records import Events, RunRecord
 from skyhop.study.captions import runs_caption, samples_caption
 from skyhop.study.expression import Selected
 from skyhop.study.keys import Spread
+from skyhop.study.maps import map_cells, map_chart
 from skyhop.study.metric_kinds import BinsMetric, FlowMetric, FlowsMetric, GapMetric
 from skyhop.study.panel_kinds import (
     BarsPanel,
@@ -43,6 +46,7 @@ from skyhop.study.panel_kinds import (
     CdfPanel,
     HeatmapPanel,
     LinesPanel,
+    MapPanel,
     ScatterPanel,
     SeriesPanel,
     TransferPanel,
@@ -479,6 +483,31 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
     pooled = runs_caption("cell", counts, selected, source.study, interval="")
     axis = _levels(panel.x, panel.where, source)
     return HeatChart(data, pooled, info.title, info.unit, axis, names, grid)
+
+
+@chart_of.register
+def _map(panel: MapPanel, source: ChartSource) -> MapChart | None:
+    """Return the maps of a panel: a row of maps per value of `by`, a map per metric."""
+    results, infos = source.results, source.study.metrics.infos
+    rows, columns = (results.levels(axis, panel.where) for axis in (panel.y, panel.x))
+    counts: list[int] = []
+
+    def cells(metric: str, chosen: Selected, label: str) -> MapCells:
+        def values(row: object, column: object) -> FloatArray:
+            found = results.values(infos[metric], {**chosen, panel.y: row, panel.x: column})
+            counts.extend([len(found)] if len(found) else [])
+            return found
+
+        title = named(infos[metric].title, infos[metric].unit)
+        return map_cells(f"{label}: {title}" if label else title, rows, columns, panel.turn, values)
+
+    maps = [
+        [cells(metric, chosen, hue.label) for metric in panel.metrics]
+        for hue, chosen in _hues(results, panel.by, panel.where)
+    ]
+    selected = results.selected(panel.where)
+    pooled = runs_caption("cell", counts, selected, source.study, interval="")
+    return map_chart(panel, columns, rows, maps, pooled)
 
 
 @dataclass(frozen=True)

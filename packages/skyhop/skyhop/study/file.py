@@ -132,7 +132,7 @@ class Axis(StrictModel):
     points: dict[str, dict[str, Setting]] | None = Field(None, min_length=1)
     """Labelled points, instead of `key`: for each label, the scenario keys that it sets.
 
-    `path = { kind = "trace", … }` sets a whole table.
+    `path = { kind = "trace", … }` sets a whole table, `change = [{ at = "12 s", … }]` a whole list.
     """
     changes: Changes | None = None
     """Changes of the scenario over time, instead of `key`: for each value of this axis, they are

@@ -17,8 +17,7 @@ def _above_zero(duration: str, key: ValidationInfo) -> str:
 
 Value: TypeAlias = bool | int | float | str
 Setting: TypeAlias = Value | list[Value] | dict[str, Any] | list[dict[str, Any]]
-"""Value of a scenario key; a table, or a list of tables, given here replaces the scenario's whole one.
-"""
+"""Value of a scenario key; a table or list given here replaces the scenario's whole one."""
 Choice: TypeAlias = dict[str, Value | list[Value]]
 """Selection of runs: names of axes, `seed` or `flow`, each with the value or values to select."""
 Duration = Annotated[str, Field(pattern=DURATION)]

@@ -179,6 +179,47 @@ class HeatmapPanel(_Panel):
     """Axis along the ordinate."""
 
 
+class Mark(StrictModel):
+    """Link on a map, such as a measured one: a place, or a line if it has one coordinate only."""
+
+    name: str
+    """Name that is written at the mark."""
+    x: Value | None = None
+    """Place along the abscissa: a value of the axis, or a number between two of its values."""
+    y: Value | None = None
+    """Place along the ordinate, in the forms of `x`."""
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.x is None and self.y is None:
+            raise ValueError("expected `x`, `y` or both")
+        return self
+
+
+class MapPanel(_Panel):
+    """Region of two axes in which a claim holds: means as colours about the value `turn`.
+
+    A line separates cells whose means are on different sides of `turn`, and cells whose 95 %
+    interval contains `turn` are marked.
+    """
+
+    kind: Literal["map"]
+    metrics: list[str] = Field(min_length=1)
+    """Metrics, one map each."""
+    x: str
+    """Axis along the abscissa."""
+    y: str
+    """Axis along the ordinate."""
+    by: str | None = None
+    """Axis; each of its values has maps of its own."""
+    turn: float
+    """Value of the metrics from which on the claim holds."""
+    groups: list[Value] = []
+    """Values of `y` that begin a group of rows, such as links of another kind."""
+    marks: list[Mark] = []
+    """Links whose place on the map is known."""
+
+
 class SeriesPanel(_Panel):
     """Samples of the chosen runs over time, with the path's handovers."""
 
@@ -215,6 +256,7 @@ Panel = Annotated[
     | TransferPanel
     | ScatterPanel
     | HeatmapPanel
+    | MapPanel
     | SeriesPanel,
     Field(discriminator="kind"),
 ]

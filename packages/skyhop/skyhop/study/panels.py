@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
-from skyhop.study.axes import check_choice
+from skyhop.study.axes import axis_labels, check_choice
 from skyhop.study.file import StudyFile
 from skyhop.study.key_errors import entry
+from skyhop.study.maps import place_of
 from skyhop.study.metric_kinds import BinsMetric
 from skyhop.study.metrics import MetricSet
 from skyhop.study.panel_kinds import (
@@ -17,6 +18,7 @@ from skyhop.study.panel_kinds import (
     CdfPanel,
     ComparisonPanel,
     LinesPanel,
+    MapPanel,
     Panel,
     ScatterPanel,
     SeriesPanel,
@@ -63,6 +65,8 @@ def check_panels(study: StudyFile, metrics: MetricSet, origin: str) -> None:
             _check_pooled(panel, metrics, where)
         if isinstance(panel, BoxPanel | CdfPanel) and panel.bins_of is not None:
             _check_bins(panel.bins_of, metrics, f"{where}.bins_of")
+        if isinstance(panel, MapPanel):
+            _check_places(study, panel, where)
         if _needs_series(panel) and study.keep == "rows":
             raise InputError(f'{where}: needs samples of runs; expected keep = "series"')
 
@@ -83,6 +87,23 @@ def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
             f'{origin}: `{name}` has no bins; expected a metric of kind "samples", "transient", '
             '"flows" or "gap"'
         )
+
+
+def _check_places(study: StudyFile, panel: MapPanel, origin: str) -> None:
+    """Check that the groups and marks of a map lie on its axes."""
+    names = {axis.name: [str(label) for label in axis_labels(axis)] for axis in study.axis}
+    for axis in (panel.x, panel.y):
+        if axis not in names:
+            raise InputError(f"{origin}: expected an axis of the study, not `{axis}`")
+    check_choice(study, {panel.y: panel.groups} if panel.groups else {}, f"{origin}.groups")
+    for place, mark in enumerate(panel.marks):
+        for key, value, axis in (("x", mark.x, panel.x), ("y", mark.y, panel.y)):
+            if value is not None:
+                where = f"{origin}.{entry('marks', place)}.{key}"
+                try:
+                    place_of(value, names[axis])
+                except InputError as error:
+                    raise InputError(f"{where}: {error}") from None
 
 
 _METRIC_KEYS = ("metrics", "metric", "bins_of")

@@ -28,6 +28,7 @@ COMMANDS = {
     "reproduce": ("reproduce", "studies of papers, and docs/results/reproduced"),
     "triggered-starts": ("triggered_starts", "start times of uploads in studies of triggers"),
     "which-sender": ("which_sender.page", "docs/results/which-sender.md, from runs of studies"),
+    "sensitivity": ("sensitivity.page", "docs/results/sensitivity.md, from runs of studies"),
     "skyhop-leo": ("skyhop_leo", "tables of docs/results/skyhop-leo.md, from runs of studies"),
     "starlink-user": ("starlink_user", "docs/starlink-user.png, a download over Starlink"),
     "relays": ("relays", "figures and tables of docs/explanation/relays-and-handovers.md"),

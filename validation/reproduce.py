@@ -1,6 +1,7 @@
 """Runs the studies that come with skyhop, and writes their verdicts to docs/results/reproduced.
 
-A run of one of the studies of docs/results/which-sender.md also updates that page's data.
+A run of one of the studies of docs/results/which-sender.md or docs/results/sensitivity.md also
+updates that page and its data.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from skyhop.study.table_runs import TableKind, find_data
 from skyhop_lab.browser.study_runs import BROWSER
 from skyhop_lab.browser.watching import check_programs
 from validation import ROOT, measured_paths
+from validation.provenance import Provenance
 from validation.reference import found
 from validation.reproduced import (
     Reproduced,
@@ -38,8 +40,9 @@ from validation.reproduced import (
     times_of,
     write_study,
 )
+from validation.sensitivity import page as sensitivity
 from validation.which_sender import page as which_sender
-from validation.which_sender.runs import STUDIES, Provenance
+from validation.which_sender.runs import STUDIES
 
 RUNS = ROOT / "runs" / "studies"
 ELEMENTS = ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz")
@@ -250,8 +253,10 @@ def simulated_s(name: str) -> float:
 def write_pages(study: Reproduced) -> None:
     """Write the pages that a study's results are on."""
     write_study(study)
+    made = Provenance(build(), f"{datetime.now(UTC):%Y-%m-%d}")
+    if study.name in sensitivity.STUDIES:
+        sensitivity.renew(study.name, study.done.results, made)
     if study.name in STUDIES:
-        made = Provenance(build(), f"{datetime.now(UTC):%Y-%m-%d}")
         which_sender.renew(study.name, study.done.results, made)
     for pattern, file in PICTURES.get(study.name, {}).items():
         drawn = figures_directory(RUNS / study.name / "report.html")

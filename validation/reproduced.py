@@ -29,6 +29,7 @@ from skyhop.study.panel_kinds import TablePanel
 from skyhop.study.run_ids import describe
 from skyhop.study.tables import table_of
 from validation import ROOT, pages
+from validation.sensitivity.data import figures
 
 PAGES = pages.RESULTS / "reproduced"
 PAPERS = Path(__file__).with_name("papers.toml")
@@ -133,6 +134,7 @@ def write_paper(paper: Paper, sections: Mapping[str, str]) -> None:
         counts=tally(sections),
         causes=CAUSES,
         unexplained=list(unexplained_claims(sections)),
+        is_mapped=any(figure.paper == paper.page for figure in figures()),
         builds=builds_of(marks),
         studies=studies,
         sections=ordered,

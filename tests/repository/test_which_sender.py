@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from validation import pages
+from validation.provenance import Provenance
 from validation.which_sender import answers, page
 from validation.which_sender import runs as data
 from validation.which_sender.answers import READERS, RESEARCHER
@@ -20,7 +21,6 @@ from validation.which_sender.runs import (
     GOODPUT,
     NEXT_TO_CUBIC,
     POWER,
-    Provenance,
     Runs,
 )
 

@@ -23,6 +23,7 @@ from skyhop.data.files import write_file
 from skyhop.errors import RunError
 from skyhop.study.results import Results
 from validation import pages
+from validation.provenance import Provenance, write_provenance
 from validation.which_sender.answers import (
     behind_fifo,
     bounds,
@@ -47,7 +48,6 @@ from validation.which_sender.runs import (
     Difference,
     Kind,
     Place,
-    Provenance,
     Question,
     Runs,
     collect,
@@ -226,9 +226,7 @@ def renew(study: str, results: Results, made: Provenance) -> None:
     frame = pl.concat([f for f in frames.values() if not f.is_empty()], how="vertical_relaxed")
     RUNS.parent.mkdir(parents=True, exist_ok=True)
     write_file(RUNS, frame.write_csv().encode())
-    texts = [f'[{s}]\nbuild = "{m.build}"\ndate = {m.date}\n' for s, m in builds.items()]
-    head = "# Build and date of the runs in which-sender.csv, by study.\n\n"
-    write_file(PROVENANCE_FILE, (head + "\n".join(texts)).encode())
+    write_provenance(PROVENANCE_FILE, RUNS.name, builds)
     write_all(read())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from skyhop.analysis.statistics import Interval, stratified_effect, stratified_i
 from skyhop.data.arrays import FloatArray
 from skyhop.study.results import Results
 from validation.pages import RESULTS
+from validation.provenance import Provenance, read_provenance
 
 RUNS = RESULTS / "data" / "which-sender.csv"
 PROVENANCE_FILE = RESULTS / "data" / "which-sender.toml"
@@ -52,14 +52,6 @@ KINDS: tuple[Kind, ...] = ("computed", "modelled", "measured")
 
 Place = tuple[str, str]
 """Path and queue in which runs took place."""
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Build that ran a study, and the date of the run."""
-
-    build: str
-    date: str
 
 
 @dataclass(frozen=True)
@@ -314,5 +306,4 @@ def read() -> Runs:
     schema: dict[str, pl.DataType] = dict.fromkeys(KEYS, pl.String())
     schema |= {"seed": pl.Int64(), **dict.fromkeys(COLUMNS, pl.Float64())}
     frame = pl.read_csv(RUNS, schema=schema) if RUNS.exists() else pl.DataFrame(schema=schema)
-    table = tomllib.loads(PROVENANCE_FILE.read_text("utf-8")) if PROVENANCE_FILE.exists() else {}
-    return Runs(frame, {s: Provenance(m["build"], m["date"].isoformat()) for s, m in table.items()})
+    return Runs(frame, read_provenance(PROVENANCE_FILE))

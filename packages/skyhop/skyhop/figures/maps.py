@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -120,7 +121,12 @@ def _draw_turn(ax: Axes, cells: MapCells, turn: float, row_breaks: Sequence[int]
     across = (holds[:, 1:] != holds[:, :-1]) & is_known[:, 1:] & is_known[:, :-1]
     down = (holds[1:] != holds[:-1]) & is_known[1:] & is_known[:-1]
     down[[row - 1 for row in row_breaks if row > 0]] = False
-    style = {"color": "black", "linewidth": pt(ax, 2.2), "zorder": 4, "solid_capstyle": "round"}
+    style: dict[str, Any] = {
+        "color": "black",
+        "linewidth": pt(ax, 2.2),
+        "zorder": 4,
+        "solid_capstyle": "round",
+    }
     for row, column in np.argwhere(across):
         ax.plot([column + 0.5] * 2, [row - 0.5, row + 0.5], **style)
     for row, column in np.argwhere(down):
@@ -134,7 +140,9 @@ def _draw_mark(ax: Axes, mark: MapMark, shape: tuple[int, ...]) -> None:
     """
     rows, columns = shape
     halo = [withStroke(linewidth=pt(ax, 3), foreground="white")]
-    dashed = {"color": _MARK, "linewidth": pt(ax, 1.6), "linestyle": (0, (4, 2)), "zorder": 7}
+    dashed: dict[str, Any] = {
+        "color": _MARK, "linewidth": pt(ax, 1.6), "linestyle": (0, (4, 2)), "zorder": 7,
+    }  # fmt: skip
     column, row, align = mark.column, mark.row, "left"
     if row is not None:
         row -= _BESIDE if abs(row - round(row)) < _BESIDE else 0.0

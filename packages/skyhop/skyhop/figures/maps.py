@@ -20,7 +20,7 @@ from skyhop.figures.style import FIGURE_STYLE, Sheet, dress, label_x, pt, title_
 _COLOURS = "PuOr_r"
 """Colour map: purple below the value at which the claim turns, white at it, orange above."""
 
-_LEAST_RATIO = 1.5
+_LEAST_RATIO = 1.2
 """Least ratio of the values at the ends of the colour scale to the value at which claims turn."""
 
 _MARK = "#00695C"
@@ -34,38 +34,37 @@ _PALE = 0.62
 
 
 def draw_maps(chart: MapChart, width: FigureWidth) -> Sheet:
-    """Draw rows of maps, which share axes and colours."""
+    """Draw rows of maps with the same axes; the maps of a metric have the same colours."""
     lines, columns = len(chart.maps), len(chart.maps[0])
     height = lines * (0.75 + 0.34 * len(chart.rows.names)) + 0.35
-    norm = _norm(chart)
     with rc_context(FIGURE_STYLE):
         figure = Sheet(height, width)
         axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
-    for row, line in enumerate(chart.maps):
-        for column, cells in enumerate(line):
-            ax = axes[row, column]
+    for column, metric in enumerate(zip(*chart.maps, strict=True)):
+        norm = _norm(metric, chart.turn)
+        for ax, cells in zip(axes[:, column], metric, strict=True):
             _draw_map(ax, chart, cells, norm)
-            if row == lines - 1:
-                label_x(ax, chart.columns.title)
             if column == 0:
                 ax.set_ylabel(chart.rows.title, fontsize=pt(ax, 9))
-    bar = figure.colorbar(axes[0, 0].images[0], ax=axes, pad=0.01, aspect=30)
-    ticks = _ticks(norm, chart.turn)
-    bar.set_ticks(ticks, labels=[three_digits(tick) for tick in ticks])
-    bar.ax.minorticks_off()
-    bar.ax.tick_params(labelsize=pt(axes[0, 0], 8.5))
-    bar.ax.axhline(chart.turn, color="black", linewidth=pt(axes[0, 0], 2))
+        first = axes[0, column]
+        label_x(axes[-1, column], chart.columns.title)
+        bar = figure.colorbar(first.images[0], ax=axes[:, column], pad=0.01, aspect=30)
+        ticks = _ticks(norm, chart.turn)
+        bar.set_ticks(ticks, labels=[three_digits(tick) for tick in ticks])
+        bar.ax.minorticks_off()
+        bar.ax.tick_params(labelsize=pt(first, 8.5))
+        bar.ax.axhline(chart.turn, color="black", linewidth=pt(first, 2))
     return figure
 
 
-def _norm(chart: MapChart) -> Normalize:
+def _norm(maps: Sequence[MapCells], turn: float) -> Normalize:
     """Return colours that are symmetric about `turn`: by ratio if all values are above 0."""
-    every = np.concatenate([cells.grid.ravel() for line in chart.maps for cells in line])
-    known, turn = every[np.isfinite(every)], chart.turn
-    if turn > 0 and known.min() > 0:
-        ratio = max(known.max() / turn, turn / known.min(), _LEAST_RATIO)
+    every = np.concatenate([cells.grid.ravel() for cells in maps])
+    known = every[np.isfinite(every)]
+    if turn > 0 and known.min(initial=turn) > 0:
+        ratio = max(known.max(initial=turn) / turn, turn / known.min(initial=turn), _LEAST_RATIO)
         return LogNorm(turn / ratio, turn * ratio)
-    reach = float(abs(known - turn).max()) or 1.0
+    reach = float(abs(known - turn).max(initial=0.0)) or 1.0
     return Normalize(turn - reach, turn + reach)
 
 

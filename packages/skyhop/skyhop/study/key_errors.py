@@ -97,7 +97,8 @@ def _about_a_wrong_key(location: _Location, file: _Table) -> str:
 def _plain_message(error: ErrorDetails) -> str:
     """Return a validation error's message in terms of TOML rather than of Python."""
     if error["loc"] and error["loc"][-1] in _VALUES:
-        others = ", a list of those, a table, or a list of tables" if "points" in error["loc"] else ""
+        is_setting = "points" in error["loc"]
+        others = ", a list of those, a table, or a list of tables" if is_setting else ""
         return f"expected a number, text, true or false{others}"
     kind = error["type"]
     kind = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_from_float")

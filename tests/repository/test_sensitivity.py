@@ -60,8 +60,10 @@ def test_a_figure_counts_the_cells_of_its_plane_in_which_the_claim_holds() -> No
 def test_links_have_their_own_value_with_its_interval() -> None:
     cells = made_up()
     (drawn,) = page.every_figure(cells)
-    table = page.links_table(cells, drawn)
-    assert "| Lagos | 1.3 % lost, in bursts of some 100 ms | 1.05 [1.00, 1.10] |" in table
+    texts = list(page.links(cells, drawn))
+    assert len(texts) == 3
+    place = "**Lagos** (1.3 % lost, in bursts of some 100 ms): "
+    assert texts[1] == f"{place}goodput over the default's 1.05 [1.00, 1.10]."
     assert drawn.maps[0].grid[-3:, 0] == pytest.approx(1.05)
     assert np.isnan(drawn.maps[0].grid[-3:, 1:]).all()
 

@@ -90,7 +90,7 @@ def page(cells: Cells) -> str:
     return pages.render(
         "sensitivity",
         figures=[
-            (drawn, list(counts(drawn)), links_table(cells, drawn)) for drawn in every_figure(cells)
+            (drawn, list(counts(drawn)), list(links(cells, drawn))) for drawn in every_figure(cells)
         ],
         studies=listed(list(studies_texts(cells))),
     )
@@ -124,23 +124,22 @@ def counts(drawn: Drawn) -> Iterator[str]:
         )
 
 
-def links_table(cells: Cells, drawn: Drawn) -> str:
-    """Return the table of links that are drawn from measurements; empty without any."""
-    links, panel = drawn.figure.links, drawn.mapped.panel
-    if not links:
-        return ""
+def links(cells: Cells, drawn: Drawn) -> Iterator[str]:
+    """Yield, for each link that is drawn from measurements, its place and the value of each map.
+
+    A value is the mean over the columns in which the link was run, with its 95 % interval.
+    """
+    panel = drawn.mapped.panel
     columns = drawn.mapped.labels(panel.x)
-    rows = []
-    for link, lies in links.items():
+    keys = [(metric, by) for by in drawn.mapped.by for metric in panel.metrics]
+    for link, lies in drawn.figure.links.items():
         texts = []
-        for by in drawn.mapped.by:
-            for metric in panel.metrics:
-                key = (drawn.figure.study, metric, by, link)
-                strata = [v for column in columns if len(v := cells.values(*key, column))]
-                mean = float(np.mean([values.mean() for values in strata]))
-                texts.append(f"{number(mean)} {bounds(stratified_interval(strata))}")
-        rows.append([link, lies, *texts])
-    return pages.table(["link", "lies at", *(own.title for own in drawn.maps)], rows)
+        for own, key in zip(drawn.maps, keys, strict=True):
+            every = [cells.values(drawn.figure.study, *key, link, column) for column in columns]
+            strata = [values for values in every if len(values)]
+            mean = float(np.mean([values.mean() for values in strata]))
+            texts.append(f"{own.title} {number(mean)} {bounds(stratified_interval(strata))}")
+        yield f"**{link}** ({lies}): {'; '.join(texts)}."
 
 
 def renew(study: str, results: Results, made: Provenance) -> None:

@@ -31,10 +31,7 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Figure:
-    """Headline claim of a paper, with the study that maps where it holds: an entry of figures.toml.
-
-    `Mapped` has the study's panel.
-    """
+    """Headline claim of a paper, and the study that maps it: an entry of figures.toml."""
 
     study: str
     paper: str

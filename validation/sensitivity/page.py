@@ -7,7 +7,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -184,8 +184,3 @@ def main(
         print_note(str(PAGE))
     elif not PAGE.exists() or PAGE.read_text("utf-8") != page(cells):
         raise RunError(f"{PAGE} is not what {DATA.name} gives: run sensitivity")
-
-
-def texts_of(paper: str) -> Sequence[Figure]:
-    """Return the figures of a paper, by the name of its page."""
-    return [figure for figure in figures() if figure.paper == paper]

@@ -1,5 +1,5 @@
 //! Table I of SaTCP, San Diego to New York over bent pipes: four minutes of its orbit, or up to all of it in
-//! `make soak`. The results are in docs/results/validation.md.
+//! `make soak`. The results are in docs/results/reproduced/satcp.md.
 
 use std::ops::ControlFlow;
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be told"]
 
+WITHIN_CHANCE = "the difference is within chance"
+"""Reason for the verdict "cannot be told" on a comparison that fails, but not for other seeds."""
+
 
 @dataclass(frozen=True)
 class CheckedClaim:
@@ -69,7 +72,7 @@ class ClaimResult:
 
         Combinations whose runs failed do not count if others have a verdict.
         """
-        ran = [f for f in self.findings if not (f.failed and f.verdict == "cannot be told")]
+        ran = [f for f in self.findings if f.comparisons or not f.failed]
         verdicts = {finding.verdict for finding in ran or self.findings}
         if "does not hold" in verdicts:
             return "does not hold"
@@ -100,10 +103,7 @@ class ClaimResult:
 
         False for a claim that fails at some combination by more than chance.
         """
-        deciding = [f.within_chance for f in self.findings if f.verdict == self.verdict]
-        if self.verdict == "does not hold":
-            return all(deciding)
-        return self.verdict == "holds" and any(deciding)
+        return any(f.within_chance for f in self.findings if f.verdict == self.verdict)
 
 
 def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[CheckedClaim]:
@@ -177,8 +177,10 @@ def _finding(expression: Expression, at: Mapping[str, object], results: Results)
         return Finding(at, "cannot be told", (), why, failed=failed)
     comparisons = tuple(_with_intervals(expression, found, runs))
     within_chance = expression.certain(comparisons) is None
-    verdict: Verdict = "holds" if holds else "does not hold"
-    return Finding(at, verdict, comparisons, "", within_chance, failed)
+    if holds or not within_chance:
+        verdict: Verdict = "holds" if holds else "does not hold"
+        return Finding(at, verdict, comparisons, "", within_chance, failed)
+    return Finding(at, "cannot be told", comparisons, WITHIN_CHANCE, within_chance, failed)
 
 
 def _selection(chosen: Mapping[str, object]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from skyhop.analysis.sentence_words import counted
 from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.files import as_argument
 from skyhop.data.toml import toml_text
-from skyhop.study.claims import ClaimResult, Finding
+from skyhop.study.claims import WITHIN_CHANCE, ClaimResult, Finding
 from skyhop.study.expression import Comparison
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import core_digest, describe
@@ -217,15 +217,18 @@ def _decided_text(result: ClaimResult) -> str:
         return result.verdict
     deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]
     first = deciding[0]
-    numbers = next(_sides(c) for c in first.comparisons if c.within_chance)
+    holds = result.verdict == "holds"
+    by_chance = [c for c in first.comparisons if c.within_chance]
+    numbers = next((_sides(c) for c in by_chance if c.holds == holds), _sides(by_chance[0]))
     at = f" ({describe(first.at)})" if first.at else ""
     more = f", and {len(deciding) - 1} more" if len(deciding) > 1 else ""
-    return f"{result.verdict}, but within chance: {numbers}{at}{more}"
+    but = "but within chance" if holds else WITHIN_CHANCE
+    return f"{result.verdict}, {but}: {numbers}{at}{more}"
 
 
 def numbers_text(finding: Finding) -> str:
     """Return both sides of each comparison of a finding, or why it was not evaluated."""
-    if finding.why:
+    if not finding.comparisons:
         return finding.why
     alone = len(finding.comparisons) == 1
     return "; ".join(

@@ -55,6 +55,32 @@ def test_a_study_of_baselines_runs_and_its_claims_are_judged(tmp_path: Path) -> 
     assert again.results.frame.equals(frame)
 
 
+def test_seeds_test_blocks_of_time(tmp_path: Path) -> None:
+    axes = [{"name": "model", "key": "model", "values": ["last value", "15 s ago"]}]
+    whole, blocks = (
+        run_study(load_study(made), tmp_path / f"{made['repeats']}", jobs=1).results.frame
+        for others in ({"repeats": 1}, {"repeats": 6})
+        for made in [content(tmp_path, axis=axes, claim=[], panel=[], **others)]
+        for _ in [made["prediction"].update(blocks=6 if made["repeats"] > 1 else None)]
+    )
+    for model in ("last value", "15 s ago"):
+        of_blocks, of_whole = (f.filter(f["model"] == model) for f in (blocks, whole))
+        assert (of_blocks["seconds"] == 20).all(), "120 s in six blocks"
+        assert of_blocks["mape"].n_unique() == 6
+        for measure in ("mape", "mae", "within_5", "best_mape"):
+            assert of_blocks[measure].mean() == pytest.approx(of_whole[measure][0]), measure
+
+
+def test_more_seeds_than_blocks_are_an_error(tmp_path: Path) -> None:
+    axes = [{"name": "model", "key": "model", "values": ["last value"]}]
+    made = content(tmp_path, axis=axes, claim=[], panel=[], repeats=3)
+    made["prediction"]["blocks"] = 2
+    done = run_study(load_study(made), tmp_path / "study", jobs=1)
+    assert [failure.error for failure in done.failures] == [
+        "prediction.blocks: 2 blocks have no block 3: lower `repeats`"
+    ]
+
+
 def test_other_data_are_another_run(tmp_path: Path) -> None:
     before = [run.run_id for run in load_study(content(tmp_path)).runs()]
     study = load_study(content(tmp_path))

@@ -15,6 +15,7 @@ from needs import needs_predict
 from predictors import data_of, levels
 from skyhop import predict
 from skyhop.data.arrays import FloatArray
+from skyhop.predict.change import relative
 from skyhop.predict.measures import errors_of
 from skyhop.predict.models import kinds
 from skyhop.predict.models.xgboost import matrix
@@ -88,17 +89,42 @@ def test_a_test_of_the_training_data_is_of_the_test_part_alone(
             assert outcome.comparison(grid_only=True) == card.grid_seconds
 
 
-def test_trees_beat_every_baseline_where_the_grid_decides(
-    trained: dict[str, predict.Model],
-) -> None:
-    """Levels change with the grid: a model that knows its phase errs less at changes."""
+def test_trees_beat_every_baseline_where_the_grid_decides(tmp_path: Path) -> None:
+    """Levels change with the grid: a model that knows its phase errs less at changes.
+
+    The made-up levels have one distribution throughout, so that the trees predict the value itself.
+    """
     needs_kind("xgboost")
-    horizon = trained["xgboost"].card.horizons[0]
+    data = data_of(tmp_path, levels(SECONDS))
+    (model,) = train(data, ["xgboost"], tmp_path / "models", Plan(predicts="value"))
+    horizon = model.card.horizons[0]
+    assert horizon.last_at_most is None
     assert horizon.worse == [] or {w.measure for w in horizon.worse} <= {
         "within_5_pct", "within_10_pct", "ape_p50_pct"
     }  # fmt: skip
     grid = horizon.grid_seconds
     assert grid.model.rmse < 0.85 * min(each.rmse for each in grid.baselines.values())
+
+
+@pytest.mark.parametrize("kind", ["lstm", "xgboost"])
+def test_a_level_above_all_training_data_is_predicted_by_its_change(
+    kind: str, tmp_path: Path
+) -> None:
+    """The last quarter, which is tested, is 60 ms above the rest."""
+    needs_kind(kind)
+    values = levels(SECONDS)
+    values[3 * SECONDS // 4 :] += 60.0
+    data = data_of(tmp_path, values)
+    errors = {}
+    for predicts in ("value", "change"):
+        plan = Plan(groups=("history",), predicts=predicts, train_share=0.75)
+        (model,) = train(data, [kind], tmp_path / predicts, plan)
+        errors[predicts] = model.card.horizons[0].all_seconds.model.mae
+    assert errors["change"] < errors["value"] / 3
+
+
+def test_little_data_get_small_batches() -> None:
+    assert [lstm._batch(windows) for windows in (10, 514, 33_780)] == [1, 16, 256]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,6 +148,13 @@ def test_trained_twice_from_one_seed_is_identical(
 # --- numpy against the libraries ---
 
 
+def limit_of(model: predict.Model) -> float:
+    """Return the largest last value that counts, from the card of a model of changes."""
+    limit = model.card.horizons[0].last_at_most
+    assert limit is not None
+    return limit
+
+
 def test_trees_are_those_of_xgboost(trained: dict[str, predict.Model], tmp_path: Path) -> None:
     needs_kind("xgboost")
     xgboost = library("xgboost")
@@ -133,8 +166,11 @@ def test_trees_are_those_of_xgboost(trained: dict[str, predict.Model], tmp_path:
     test = parts(levels(SECONDS), tmp_path)[2]
     # Missing values follow the default directions that the trees have learned.
     blind = replace(test, covariates=np.full_like(test.covariates, np.nan))
+    limit = limit_of(model)
     for windows in (test, blind):
-        its = booster.predict(xgboost.DMatrix(matrix(windows))).astype(np.float64) * scale
+        rows = matrix(relative(windows, limit))
+        its = booster.predict(xgboost.DMatrix(rows)).astype(np.float64) * scale
+        its += np.minimum(windows.past[:, -1, 0], limit)
         assert model.predict(windows) == pytest.approx(its, rel=2e-6)
 
 
@@ -145,7 +181,8 @@ def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Pa
     model = trained["lstm"]
     with np.load(model.directory / "lstm-1.npz") as file:
         held = {name: file[name] for name in file.files}
-    test = parts(levels(SECONDS), tmp_path)[2]
+    whole = parts(levels(SECONDS), tmp_path)[2]
+    test = relative(whole, limit_of(model))
     past = (test.past[:, -int(held["length_s"]) :] - held["past_mean"]) / held["past_sd"]
     covariates = (test.covariates - held["beside_mean"]) / held["beside_sd"]
 
@@ -160,7 +197,8 @@ def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Pa
     (hidden, _), _ = jax.lax.scan(step, (zeros, zeros), jnp.swapaxes(jnp.asarray(past), 0, 1))
     found = jnp.hstack([hidden, covariates]) @ held["out"] + held["out_bias"]
     its = np.asarray(found)[:, 0] * held["truth_sd"] + held["truth_mean"]
-    assert model.predict(test) == pytest.approx(its, rel=1e-4)
+    its += np.minimum(whole.past[:, -1, 0], limit_of(model))
+    assert model.predict(whole) == pytest.approx(its, rel=1e-4)
 
 
 @pytest.mark.parametrize("order", [(1, 0, 1), (2, 1, 1), (0, 1, 2)])

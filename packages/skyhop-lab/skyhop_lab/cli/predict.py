@@ -131,6 +131,13 @@ def train(
         float,
         typer.Option(help="Share of each node's seconds for training; the rest is test data."),
     ] = 0.8,
+    predicts: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What trees and networks predict: the change from the last value, or the value.",
+        ),
+    ] = "change",
     direction: Direction = "down",
     per_second: PerSecond = "median",
     place: Place = None,
@@ -151,6 +158,7 @@ def train(
         groups=_groups(features),
         seed=seed,
         train_share=train_share,
+        predicts=predicts,  # type: ignore[arg-type]
     )
     plan.check()
     options = _options(direction, per_second, place, elements)
@@ -463,7 +471,9 @@ def _print_card(model: Model) -> None:
 
 def _facts(card: Card) -> Iterator[tuple[str, str]]:
     yield "model", f"{card.model}, skyhop {card.skyhop}, seed {card.seed}"
-    yield "target", f"{card.column} in {card.unit}"
+    is_change = any(each.last_at_most is not None for each in card.horizons)
+    how = ", as the change from the last value" if is_change else ""
+    yield "target", f"{card.column} in {card.unit}{how}"
     yield "features", f"{', '.join(card.features)} ({', '.join([*card.past, *card.beside][:12])})"
     for source in card.sources:
         yield "data", f"{source.name} ({source.kind}), {source.seconds:,} s, {source.sha256[:12]}"

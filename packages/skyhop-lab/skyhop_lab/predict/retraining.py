@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skyhop.data.arrays import FloatArray, IntArray
+from skyhop.data.arrays import IntArray
 from skyhop.errors import InputError
 from skyhop.predict.model import Evaluation, Model, evaluate
 from skyhop.predict.models import ModelKind, Predictor, kinds
 from skyhop.predict.sources import Data
 from skyhop.predict.split import CHECK_SHARE, GAP_S, LEAST_OTHERS, LEAST_TRAIN
+from skyhop.predict.training import Predicts
 from skyhop.predict.windows import SECOND_NS, Windows, windows_of
 from skyhop_lab.predict.kinds import trainers
-from skyhop_lab.predict.kinds.trainer import check_libraries
+from skyhop_lab.predict.kinds.trainer import check_libraries, train_predictor
 
 SLIDING_S = 86_400
 """Default length in seconds of the past on which candidates are trained."""
@@ -95,7 +96,8 @@ class _Walk:
         self, model: Model, kind: ModelKind, windows: Windows, every_s: int, sliding_s: int
     ) -> None:
         self._kind, self._seed, self._windows = kind, model.card.seed, windows
-        self._shape = windows.past.shape[2], windows.covariates.shape[1]
+        of_values = all(each.last_at_most is None for each in model.card.horizons)
+        self._predicts: Predicts = "value" if of_values else "change"
         self._every_s, self._sliding_s = every_s, sliding_s
         self._known_ns = np.unique(_made_ns(windows))
         self._in_use: Predictor = model.predict
@@ -136,13 +138,10 @@ class _Walk:
         fit, check = self._parts(from_ns, judge_ns - GAP_S * SECOND_NS)
         if len(fit) < LEAST_TRAIN or min(len(check), len(judging)) < LEAST_OTHERS:
             return
-        made = trainers()[self._kind.name].train(fit, check, self._seed)
-        read = self._kind.read(made.content, *self._shape)
+        candidate = train_predictor(
+            trainers()[self._kind.name], fit, check, self._seed, predicts=self._predicts
+        ).predict
         self._trained += 1
-
-        def candidate(windows: Windows) -> FloatArray:
-            return np.maximum(read(windows), 0.0)
-
         errors = [
             float(np.abs(predict(judging) - judging.truth).mean())
             for predict in (candidate, self._in_use)

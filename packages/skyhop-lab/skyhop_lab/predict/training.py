@@ -7,8 +7,6 @@ import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, better_baselines
@@ -28,7 +26,7 @@ from skyhop.predict.windows import (
 )
 from skyhop.version import __version__
 from skyhop_lab.predict.kinds import trainers
-from skyhop_lab.predict.kinds.trainer import check_libraries
+from skyhop_lab.predict.kinds.trainer import check_libraries, train_predictor
 
 
 def train(
@@ -86,10 +84,10 @@ def _train_horizon(
 ) -> tuple[HorizonCard, bytes]:
     horizon_s = parts.fit.horizon_s
     report(f"{kind.name}, {horizon_s} s ahead: {len(parts.fit):,} windows")
-    made = trainers()[kind.name].train(parts.fit, parts.check, plan.seed)
-    # Evaluate the model as read from its file, which is what users run.
-    predict = kind.read(made.content, parts.fit.past.shape[2], parts.fit.covariates.shape[1])
-    tested = evaluate(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
+    trained = train_predictor(
+        trainers()[kind.name], parts.fit, parts.check, plan.seed, predicts=plan.predicts
+    )
+    made, tested = trained.made, evaluate(trained.predict, parts.test)
     compared = tested.comparison()
     card = HorizonCard(
         horizon_s=horizon_s,
@@ -97,6 +95,7 @@ def _train_horizon(
         sha256=hashlib.sha256(made.content).hexdigest(),
         train_seconds=len(parts.fit),
         check_seconds=len(parts.check),
+        last_at_most=trained.last_at_most,
         details=dict(made.details),
         all_seconds=compared,
         grid_seconds=tested.comparison(grid_only=True),

@@ -76,6 +76,9 @@ class HorizonCard(_Strict):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     train_seconds: int = Field(ge=0)
     check_seconds: int = Field(ge=0)
+    last_at_most: Figure | None = None
+    """Largest last value to which the predicted change is added, in the column's unit; None if the
+    model predicts the value itself."""
     details: dict[str, Any]
     """Results of training that depend on the kind of model: chosen parameters, steps, …."""
     all_seconds: Comparison

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.baselines import BASELINES
 from skyhop.predict.cards import Card, Comparison, Measures
+from skyhop.predict.change import absolute
 from skyhop.predict.measures import errors_of
-from skyhop.predict.models import Predictor, kinds
+from skyhop.predict.models import ModelKind, Predictor, kinds
 from skyhop.predict.split import GAP_S
 from skyhop.predict.windows import SECOND_NS, Features, Windows, features_of, windows_of
 
@@ -48,6 +49,16 @@ class Evaluation:
     predicted: FloatArray
     baselines: Mapping[str, FloatArray]
     has_grid: BoolArray
+
+    def block(self, number: int, count: int) -> Evaluation:
+        """Return the part `number` (from 0) of `count` equal parts in the order of time."""
+        first, last = (len(self.truth) * edge // count for edge in (number, number + 1))
+        part = slice(first, last)
+        return replace(
+            self, end_ns=self.end_ns[part], truth=self.truth[part], predicted=self.predicted[part],
+            baselines={name: found[part] for name, found in self.baselines.items()},
+            has_grid=self.has_grid[part],
+        )  # fmt: skip
 
     def comparison(self, *, grid_only: bool = False) -> Comparison:
         """Return the errors of model and baselines.
@@ -203,12 +214,33 @@ class Model:
             )
         if hashlib.sha256(content).hexdigest() != found[0].sha256:
             raise InputError(f"{file}: does not match the digest in its card: train it again")
+        kind, columns, covariates = self.card.model, len(self.card.past), len(self.card.beside)
         try:
-            return kinds()[self.card.model].read(
-                content, len(self.card.past), len(self.card.beside)
+            return read_predictor(
+                kinds()[kind], content, columns, covariates, found[0].last_at_most
             )
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
+
+
+def read_predictor(
+    kind: ModelKind, content: bytes, columns: int, covariates: int, last_at_most: float | None
+) -> Predictor:
+    """Return the predictor of values in a model's file.
+
+    Args:
+        kind: kind of the model.
+        content: content of the file.
+        columns: number of past columns.
+        covariates: number of covariates of the windows to predict.
+        last_at_most: limit of the last value if the model predicts changes, otherwise None.
+
+    Raises:
+        InputError: the file is damaged, or has other numbers of columns or covariates.
+    """
+    if last_at_most is None:
+        return kind.read(content, columns, covariates)
+    return absolute(kind.read(content, columns, covariates + 1), last_at_most)
 
 
 def load_model(place: str | Path) -> Model:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from skyhop.predict.windows import (
 Report = Callable[[str], None]
 """Function that receives lines about the progress."""
 
+Predicts: TypeAlias = Literal["change", "value"]
+
 _GROUP = "skyhop.training"
 """Entry point group of the function that trains predictors."""
 
@@ -52,6 +54,8 @@ class Plan:
         groups: groups of features, from `windows.GROUPS`.
         seed: seed of all random numbers.
         train_share: share of each node's seconds to train with; the rest is the test part.
+        predicts: what models are trained to predict: the change from the last value, or the value.
+            ARIMA decides on differences itself.
     """
 
     target: Target = "latency"
@@ -59,6 +63,7 @@ class Plan:
     groups: Sequence[str] = USUAL
     seed: int = 1
     train_share: float = TRAIN_SHARE
+    predicts: Predicts = "change"
 
     def check(self) -> None:
         """Check the values; raise an InputError about an invalid one."""
@@ -68,6 +73,10 @@ class Plan:
             raise InputError(f"--horizon: expected seconds from 1 to {LONGEST_HORIZON_S}")
         if not 0 <= self.seed < 2**32:
             raise InputError("--seed: expected a number from 0 to 4294967295")
+        if self.predicts not in get_args(Predicts):
+            raise InputError(
+                f'--predicts: expected {" or ".join(get_args(Predicts))}, not "{self.predicts}"'
+            )
         if not 0.1 <= self.train_share <= 0.95:  # noqa: PLR2004
             raise InputError("--train-share: expected a share from 0.1 to 0.95")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from skyhop.data.files import Scratch
+from skyhop.errors import InputError
 from skyhop.study.keys import StrictModel
 from skyhop.study.metrics import MetricInfo
 from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
@@ -17,6 +18,8 @@ from skyhop.study.table_runs import TableKind, find_data, json_values, validated
 if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.predict.cards import Comparison, Measures
+    from skyhop.predict.model import Evaluation
+    from skyhop.predict.training import Plan
 
 _ABSOLUTE = "ms or Mbit/s"
 _UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
@@ -54,6 +57,12 @@ class Prediction(StrictModel):
         ["history", "position", "dish", "satellites", "obstruction", "hour", "grid", "serving"]
     )
     """Groups of features (docs/how-to/prediction.md); groups that the data lacks are left out."""
+    predicts: Literal["change", "value"] = "change"
+    """Quantity that models are trained to predict: the change from the last value, or the value."""
+    blocks: int | None = Field(None, ge=2, le=1000)
+    """Number of equal blocks of time of the test part. The run of a seed tests on the block of its
+    number, all with the model of seed 1: intervals are then over blocks of time. By default each
+    seed trains a model of its own, and tests it on the whole test part."""
 
 
 class _PredictKind(TableKind[Prediction]):
@@ -63,7 +72,7 @@ class _PredictKind(TableKind[Prediction]):
     table = "prediction"
     model = Prediction
     metrics = METRICS
-    layout = 1
+    layout = 2
     needs_core = False
 
     def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:
@@ -78,7 +87,7 @@ class _PredictKind(TableKind[Prediction]):
     def row(
         self, config: Prediction, seed: int, study_dir: Path
     ) -> tuple[dict[str, Any], list[str]]:
-        compared, grid, notes = _tested_scores(config, seed, study_dir)
+        compared, grid, best = _tested_scores(config, seed, study_dir)
         scale = 1.0 if config.target == "latency" else 1e-6
         row: dict[str, Any] = {
             "seconds": compared.model.seconds,
@@ -87,47 +96,64 @@ class _PredictKind(TableKind[Prediction]):
         for name in _UNITS:
             row[name] = _measure(compared.model, name, scale)
             row[f"grid_{name}"] = _measure(grid.model, name, scale)
-            row[f"best_{name}"] = _best(compared.baselines, name, scale)
-        return row, notes
+            baseline = best[_column(name)]
+            measures = None if baseline is None else compared.baselines[baseline]
+            row[f"best_{name}"] = None if measures is None else _measure(measures, name, scale)
+        return row, []
 
 
 PREDICT = _PredictKind()
 
 
+def _column(name: str) -> str:
+    """Return the name of a measure in cards."""
+    return name if name in ("rmse", "mae") else f"{name}_pct"
+
+
 def _measure(measures: Measures, name: str, scale: float) -> float | None:
-    column = name if name in ("rmse", "mae") else f"{name}_pct"
-    value: float | None = getattr(measures, column)
-    return value if value is None or column != name else value * scale
-
-
-def _best(baselines: Mapping[str, Measures], name: str, scale: float) -> float | None:
-    from skyhop.predict.cards import best_baseline
-
-    is_absolute = name in ("rmse", "mae")
-    found = best_baseline(baselines, name if is_absolute else f"{name}_pct")
-    if found is None:
-        return None
-    return found[1] * scale if is_absolute else found[1]
+    value: float | None = getattr(measures, _column(name))
+    return value if value is None or _column(name) != name else value * scale
 
 
 def _tested_scores(
     config: Prediction, seed: int, study_dir: Path
-) -> tuple[Comparison, Comparison, list[str]]:
-    from skyhop.predict.baselines import BASELINES
-    from skyhop.predict.training import Plan, evaluate_baseline, trainer
+) -> tuple[Comparison, Comparison, Mapping[str, str | None]]:
+    """Return errors in all and in the grid's seconds, and the best baseline by each measure.
+
+    The best baseline is that of the whole test part, also if the errors are those of a block.
+    """
+    from skyhop.predict.cards import best_baseline
+    from skyhop.predict.measures import LOWER_IS_BETTER
+    from skyhop.predict.training import Plan
 
     files = tuple(str(find_data(name, study_dir)) for name in config.data)
-    data = _data(files, config.direction)
     plan = Plan(
-        target=config.target, horizons=(config.horizon,), groups=tuple(config.features), seed=seed
-    )
-    if config.model in BASELINES:
-        tested = evaluate_baseline(data, config.model, plan)
-        return tested.comparison(), tested.comparison(grid_only=True), []
+        target=config.target, horizons=(config.horizon,), groups=tuple(config.features),
+        seed=1 if config.blocks else seed, predicts=config.predicts,
+    )  # fmt: skip
+    tested = _evaluation(files, config.direction, config.model, plan)
+    found = {name: best_baseline(tested.comparison().baselines, name) for name in LOWER_IS_BETTER}
+    if config.blocks is not None:
+        if seed > config.blocks:
+            raise InputError(
+                f"prediction.blocks: {config.blocks} blocks have no block {seed}: lower `repeats`"
+            )
+        tested = tested.block(seed - 1, config.blocks)
+    best = {name: each and each[0] for name, each in found.items()}
+    return tested.comparison(), tested.comparison(grid_only=True), best
+
+
+@lru_cache(8)
+def _evaluation(files: tuple[str, ...], direction: str, model: str, plan: Plan) -> Evaluation:
+    """Train a model and test it, or test a baseline; cached, as blocks share the test."""
+    from skyhop.predict.baselines import BASELINES
+    from skyhop.predict.training import evaluate_baseline, trainer
+
+    data = _data(files, direction)
+    if model in BASELINES:
+        return evaluate_baseline(data, model, plan)
     with Scratch() as place:
-        model = trainer()(data, [config.model], place, plan)[0]
-    horizon = model.card.horizons[0]
-    return horizon.all_seconds, horizon.grid_seconds, []
+        return trainer()(data, [model], place, plan)[0].test(data)[0]
 
 
 @lru_cache(8)

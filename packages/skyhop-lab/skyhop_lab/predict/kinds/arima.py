@@ -109,4 +109,4 @@ def _fit(
     return (float(found.aic), names) if is_known else None
 
 
-TRAINER = Trainer("arima", ("statsmodels",), _train)
+TRAINER = Trainer("arima", ("statsmodels",), _train, differences=True)

@@ -2,9 +2,10 @@
 
 One LSTM layer of 64 units reads the last 5 (as published) or 30 seconds; the covariates are
 appended to its last state, and one linear unit makes the prediction. Dropout 0.1, Adam with 1e-3,
-batches of 256, at most 50 epochs, stopped early after 5 without gain on the check part, Huber's
-loss on standardised values. Both lengths are tried, and the one with the lower absolute error on
-the check part is kept. Unknown values are replaced by the mean.
+batches of at most 256 and at least 32 of them per epoch, at most 50 epochs, stopped early after 5
+without gain on the check part, Huber's loss on standardised values. Both lengths are tried, and
+the one with the lower absolute error on the check part is kept. Unknown values are replaced by the
+mean.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from skyhop.predict.windows import Windows
 from skyhop_lab.predict.kinds.trainer import Trained, Trainer, library
 
 LENGTHS_S = (5, 30)
-_UNITS, _DROPOUT, _RATE, _BATCH, _EPOCHS, _EARLY = 64, 0.1, 1e-3, 256, 50, 5
+_UNITS, _DROPOUT, _RATE, _EPOCHS, _EARLY = 64, 0.1, 1e-3, 50, 5
+_LARGEST_BATCH, _LEAST_BATCHES = 256, 32
 
 
 def _train(fit: Windows, check: Windows, seed: int) -> Trained:
@@ -55,7 +57,7 @@ def _train_length(
     state = optimiser.init(weights)
     epoch = _epoch_of(jax, optax, optimiser, past=past, covariates=covariates, truth=truth)
     draw = np.random.default_rng(seed)
-    batch = min(_BATCH, len(truth))
+    batch = _batch(len(truth))
     best = (np.inf, 0, weights)
     for number in range(1, _EPOCHS + 1):
         order = draw.permutation(len(truth))[: len(truth) // batch * batch].reshape(-1, batch)
@@ -67,6 +69,11 @@ def _train_length(
         elif number - best[1] >= _EARLY:
             break
     return best
+
+
+def _batch(windows: int) -> int:
+    """Return the windows per batch; little data get small batches, so that steps are many."""
+    return min(_LARGEST_BATCH, max(windows // _LEAST_BATCHES, 1))
 
 
 def _first_weights(jax: Any, key: Any, columns: int, covariates: int) -> dict[str, Any]:

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from skyhop.errors import InputError
 from skyhop.install import how_to_install
+from skyhop.predict.change import limit_of, relative
+from skyhop.predict.model import read_predictor
+from skyhop.predict.models import Predictor, kinds
+from skyhop.predict.training import Predicts
 from skyhop.predict.windows import Windows
 
 
@@ -31,11 +37,37 @@ class Trainer:
         kind: name of the kind in `skyhop.predict.models`.
         libraries: modules that training needs; reading a model needs none of them.
         train: trains a model on the training part and the check part, with a seed.
+        differences: whether the kind itself decides on differencing, and is given values only.
     """
 
     kind: str
     libraries: tuple[str, ...]
     train: Callable[[Windows, Windows, int], Trained]
+    differences: bool = False
+
+
+@dataclass(frozen=True)
+class TrainedPredictor:
+    """Model of one horizon, as trained and as read from its file."""
+
+    made: Trained
+    last_at_most: float | None
+    """Largest last value that counts if the model predicts changes; None if it predicts values."""
+    predict: Predictor
+    """Predictor of values of at least 0."""
+
+
+def train_predictor(
+    trainer: Trainer, fit: Windows, check: Windows, seed: int, *, predicts: Predicts
+) -> TrainedPredictor:
+    """Train a model of changes or of values, and read it as users do."""
+    limit = limit_of(fit) if predicts == "change" and not trainer.differences else None
+    parts = (fit, check) if limit is None else (relative(fit, limit), relative(check, limit))
+    made = trainer.train(*parts, seed)
+    read = read_predictor(
+        kinds()[trainer.kind], made.content, fit.past.shape[2], fit.covariates.shape[1], limit
+    )
+    return TrainedPredictor(made, limit, lambda windows: np.maximum(read(windows), 0.0))
 
 
 def library(name: str) -> ModuleType:

@@ -258,7 +258,8 @@ WRONG = {
     "a nearly right key": ({"pannel": []}, "pannel: unknown key (did you mean panel?)"),
     "another engine": (
         {"engine": "ns3"},
-        "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'video' or 'browser'",
+        "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'telemetry', 'video' or "
+        "'browser'",
     ),
     "a list of lists": (
         {"axis": [{**CC, "values": [["bbr"]]}]}, "axis 1.values 1: expected a number, text, true"

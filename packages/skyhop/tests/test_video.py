@@ -26,7 +26,7 @@ from skyhop.data.reading import run_record
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.predict import frame
-from skyhop.study import load_study, run_study
+from skyhop.study import films, load_study, run_study
 from skyhop.study.claims import judge
 from skyhop.video import playing
 from skyhop_lab.browser import clip, downloads, server, table, viewer, watching
@@ -467,3 +467,15 @@ def test_errors_of_a_study_in_a_browser_name_the_key(
         list(load_study(browser_study(tmp_path, browser=change, axis=[], claim=[])).runs())
     assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("top", "mbps"), [("median", 5.0), ("2 x median", 10.0), ("0.5 x median", 2.5), ("8 Mbit/s", 8)]
+)
+def test_a_films_top_may_be_a_multiple_of_the_median_rate(top: str, mbps: float) -> None:
+    assert films._top_bps(top, np.array([1e6, 5e6, 9e6])) == pytest.approx(1e6 * mbps)
+
+
+def test_another_top_is_refused() -> None:
+    with pytest.raises(InputError, match='expected a rate, "median" or "2 x median", not "twice"'):
+        films._top_bps("twice", np.array([1e6]))

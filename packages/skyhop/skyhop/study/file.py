@@ -260,13 +260,16 @@ class StudyFile(StrictModel):
     """Publication whose values are shown next to the study's own results."""
     notes: list[str] = []
     """Notes for readers of the page."""
-    engine: Literal["sim", "live", "linux", "elements", "predict", "video", "browser"] = "sim"
+    engine: Literal[
+        "sim", "live", "linux", "elements", "predict", "telemetry", "video", "browser"
+    ] = "sim"
     """Engine of the runs.
 
     elements: no runs; the study compares two snapshots of element sets that the user gives.
-    predict: each run trains a predictor and tests it, as [prediction] says. video: each run plays a
-    film over a measured rate, as [video] says. browser: each run plays a film in a real browser
-    over a live run, as [browser] says.
+    predict: each run trains a predictor and tests it, as [prediction] says. telemetry: each run
+    describes measured data, as [telemetry] says. video: each run plays a film over a measured rate,
+    as [video] says. browser: each run plays a film in a real browser over a live run, as [browser]
+    says.
     """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
@@ -278,6 +281,8 @@ class StudyFile(StrictModel):
     """Scenario whose keys the axes vary."""
     prediction: dict[str, Any] | None = None
     """Table for engine = "predict": data and model to train; axes may set keys of this table."""
+    telemetry: dict[str, Any] | None = None
+    """Table for engine = "telemetry": data to describe; axes may set keys of this table."""
     video: dict[str, Any] | None = None
     """Table for engine = "video": data and film to play; axes may set keys of this table."""
     browser: dict[str, Any] | None = None
@@ -298,8 +303,8 @@ class StudyFile(StrictModel):
     @property
     def engine_tables(self) -> dict[str, bool]:
         """Tables of engines without scenarios by name, and whether the file has each."""
-        tables = {"prediction": self.prediction, "video": self.video, "browser": self.browser}
-        return {name: table is not None for name, table in tables.items()}
+        names = ("prediction", "telemetry", "video", "browser")
+        return {name: getattr(self, name) is not None for name in names}
 
 
 RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings", "queues"})

@@ -7,6 +7,7 @@ later than that of the preceding seed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -45,7 +46,7 @@ class Video(StrictModel):
     direction: Literal["down", "up"] = "down"
     film: str = "six-tracks"
     top: str | None = None
-    """Bitrate of the film's top track, or "median" for the median of the played rates."""
+    """Bitrate of the film's top track; "median" or "2 x median" of the played rates."""
     qoe: str = "pensieve-linear"
     controller: str = "robust-mpc"
     every: Duration = "3 min"
@@ -163,11 +164,12 @@ VIDEO = _VideoKind()
 
 def _top_bps(top: str, rates: FloatArray) -> float:
     """Return the bitrate in bit/s of the film's top track; `rates` are those of the sessions."""
-    if top == "median":
-        return float(np.median(rates))
+    times = re.fullmatch(r"(?:(\d+(?:\.\d+)?) x )?median", top)
+    if times is not None:
+        return float(times[1] or 1) * float(np.median(rates))
     mbps = mbps_or_none(top)
     if mbps is None:
-        raise InputError(f'video.top: expected a rate, or "median", not "{top}"')
+        raise InputError(f'video.top: expected a rate, "median" or "2 x median", not "{top}"')
     return 1e6 * mbps
 
 

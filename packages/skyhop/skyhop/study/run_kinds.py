@@ -74,6 +74,7 @@ _BUILT_IN = {
     "linux": "skyhop.study.scenario_runs:LINUX",
     "elements": "skyhop.study.elements:ELEMENTS",
     "predict": "skyhop.study.prediction:PREDICT",
+    "telemetry": "skyhop.study.telemetry:TELEMETRY",
     "video": "skyhop.study.films:VIDEO",
 }
 """Kinds of this package by engine; each is imported at its first use."""

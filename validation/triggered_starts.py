@@ -4,7 +4,7 @@ Such a study has an axis `path`, an axis `how` ("triggered", "random"), and an a
 values are in a CSV file with the study's name. This command writes that file. For each path it
 emulates a terminal's telemetry and evaluates triggers on it like agents do, once with the study's
 trigger and once with random times. For real telemetry, `skyhop testbed trigger test` prints the
-times (docs/testbed/t3p.md).
+times (docs/testbed/t3p.md); the study of a terminal's own rates gets its times in the same way.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Annotated
 
 import polars as pl
 import typer
 
+from skyhop import predict
 from skyhop.cli.terminal import print_note
 from skyhop.data.paths import Path, path
 from skyhop.data.toml import toml_value
@@ -50,13 +52,22 @@ STUDIES = {
 }
 
 
+RATE = "downlink_throughput_bps"
+LOADED = f"before_avg({RATE}, 10 s) > 20000000"
+"""Condition on a terminal's telemetry that a flow filled its downlink in the 10 s before."""
+TERMINAL_STUDY = "t3p-terminal-fig7"
+
+
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(STUDIES)}; or all")] = None,
 ) -> None:
     """Write the files of the named studies, or of all studies."""
     measured_paths.make()
-    for name in names or STUDIES:
-        write(name, STUDIES[name])
+    for name in names or (*STUDIES, TERMINAL_STUDY):
+        if name == TERMINAL_STUDY:
+            write_of_terminal(measured_paths.PLACE / "terminal-seconds.parquet")
+        else:
+            write(name, STUDIES[name])
 
 
 def write(name: str, random: RandomStarts) -> None:
@@ -79,6 +90,29 @@ def write(name: str, random: RandomStarts) -> None:
                     [label, how, start_s, f"{start_s} s", f"{start_s + LENGTH_S} s"]
                     for start_s in found
                 )
+
+
+def write_of_terminal(frame: FilePath) -> None:
+    """Write the times of a terminal's telemetry at which a trigger fires, and random ones."""
+    seconds = predict.read_data([frame]).frame
+    with (ROOT / "studies" / f"{TERMINAL_STUDY}.csv").open("w", encoding="utf-8", newline="") as f:
+        rows = csv.writer(f, lineterminator="\n")
+        rows.writerow(["how", "start", "at"])
+        for how, expression in (("triggered", TRIGGER), ("random", "random(60 /h)")):
+            rows.writerows([how, at_s, f"{at_s} s"] for at_s in times_loaded_s(expression, seconds))
+
+
+def times_loaded_s(expression: str, seconds: pl.DataFrame) -> Iterator[int]:
+    """Yield times in s from the first second at which an expression fires while a flow runs.
+
+    The flow has filled the downlink before; 10 s of telemetry follow.
+    """
+    known = seconds.rename({"latency_ms": LATENCY, "rx_bps": RATE})
+    first_ns, ends = known[TIME][0] - SECOND_NS, set(known[TIME].to_list())
+    trigger = Trigger(f"{expression} and {LOADED}", cooldown_s=10, seed=1)
+    for firing in replay(trigger, known).firings:
+        if firing.at_ns + 10 * SECOND_NS in ends:
+            yield (firing.at_ns - first_ns) // SECOND_NS
 
 
 def paths(file: StudyFile) -> Iterator[tuple[str, Path]]:

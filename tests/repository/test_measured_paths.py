@@ -17,6 +17,7 @@ from conftest import Skyhop
 import skyhop as sh
 from reference_files import reference
 from skyhop.errors import InputError
+from validation import measured_paths
 
 QUANTILES = (50, 95, 99)
 
@@ -285,3 +286,24 @@ def test_csvs_name_their_columns_in_any_order(skyhop: Skyhop, tmp_path: Path) ->
     done = skyhop("path", "import", "odd.csv", "--format", "csv", "-o", "odd.parquet")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert 'odd.csv: line 1: "size,colour" needs a column for the time' in done.stderr
+
+
+def test_a_terminals_answers_join_its_history_and_filled_seconds_are_kept(tmp_path: Path) -> None:
+    history = ["unix_s,latency_ms,drop_rate,down_bps,up_bps"]
+    history += [
+        f"{1_716_821_500 + s},{30 + s % 3},0,{1e8 if 20 <= s < 60 else 1e6:.0f},1000"
+        for s in range(80)
+    ]
+    status = ["unix_s,latency_ms,drop_rate,azimuth_deg,elevation_deg,fraction_obstructed"]
+    status += [f"{1_716_821_500 + s}.2,31,0,{s / 10},65,0.01" for s in range(40)]
+    for name, lines in (("history", history), ("status", status)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    frame = measured_paths.terminal_frame(tmp_path / "history.csv", tmp_path / "status.csv")
+    assert frame.height == 80
+    assert frame["azimuth"].null_count() == 40
+    assert frame["latency_ms"].null_count() == 0
+    filled = measured_paths.filled_frame(frame)
+    assert (filled["capacity_bps"] == filled["rx_bps"]).all()
+    # The mean of 10 s is above 20 Mbit/s from two seconds after the begin to before the end.
+    assert 30 <= filled.height <= 40
+    assert filled["rx_bps"].min() == 1e8

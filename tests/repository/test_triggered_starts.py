@@ -73,3 +73,24 @@ def test_shipped_starts_match_the_studies(name: str) -> None:
             for text in (run.resolved["flow"][0]["stop"], run.resolved["run"]["duration"])
         )
         assert stop_s <= end_s
+
+
+def test_times_of_a_terminal_are_those_in_which_a_flow_fills_its_downlink() -> None:
+    values_ms = [90.0 if second in (50, 150, 195) else 30.0 for second in range(200)]
+    seconds = pl.DataFrame(
+        {
+            TIME: [(1_000 + second) * 10**9 for second in range(200)],
+            "latency_ms": values_ms,
+            "rx_bps": [100e6 if second < 100 else 0.0 for second in range(200)],
+        }
+    )
+    times = list(triggered_starts.times_loaded_s(triggered_starts.TRIGGER, seconds))
+    assert times == [51], "idle at 150 s, and the end of the telemetry is near at 195 s"
+
+
+def test_shipped_times_of_the_terminal_match_the_study() -> None:
+    name = triggered_starts.TERMINAL_STUDY
+    with STUDIES[name].with_suffix(".csv").open(encoding="utf-8") as source:
+        rows = list(csv.DictReader(source))
+    assert load_study(STUDIES[name]).run_count == len(rows)
+    assert all(row["at"] == f"{row['start']} s" for row in rows)

@@ -1,6 +1,6 @@
 """Gaps in a link's deliveries, and their begin and end relative to a grid of handovers.
 
-SatPipe (Zhao, Cao and Zhang, INFOCOM 2025, Section III, Figures 5 to 8) examines the largest delays
+SatPipe (Zhao, Zhang and Lee, INFOCOM 2025, Section III, Figures 5 to 8) examines the largest delays
 between two packets, and compares delays near Starlink's reconfigurations with those near other
 times.
 """

@@ -81,7 +81,7 @@ impl Process {
         Ok(())
     }
 
-    /// Largest value.
+    /// Largest value that can be drawn: the table's last quantile.
     pub(crate) fn largest(&self) -> f64 {
         self.quantiles[RANKS.len() - 1]
     }

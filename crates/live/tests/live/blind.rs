@@ -18,7 +18,7 @@ fn a_live_run_finds_its_grid_and_announces_it() {
     experiment.links[0].forward.schedule.outages = outages.clone().collect();
     experiment.links[0].back.schedule.outages = outages.collect();
     experiment.flows.push(tcp(0, End::To, "cubic", None));
-    let timing = Timing { lead: ms(100), error: TimingError::None, seed: 1 };
+    let timing = Timing::new(ms(100), TimingError::None, 1);
     let start = UtcInstant::from_unix_nanos(0);
     experiment.blind = Some(BlindPlan { period: Duration::from_secs(1), timing, start });
     let Some(outcome) = lab::run(&experiment) else { return };

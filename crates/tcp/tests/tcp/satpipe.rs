@@ -69,13 +69,15 @@ fn goodput_bps(path: &mut Path<Instance>, seconds: u64) -> f64 {
     (received(path) - before) as f64 * 8.0 / seconds as f64
 }
 
-/// Settings with the start and the end of the drain and of the probe around a handover at 6 s.
+/// Parameters of SatPipe; begin of the drain, its end and the end of the probe around a handover at 6 s, in ms.
+type Setting<'a> = (&'a [(&'a str, &'a str)], [u64; 3]);
+
 #[test]
 fn it_drains_within_the_window_and_probes_right_after_it() {
     let before = [("guard_start", "-15 ms")];
     let patch = [("guard_start", "-50"), ("guard_end", "-50"), ("probe_rtt_time", "300 ms")];
     let late = [("guard_start", "2 s"), ("guard_end", "2.1 s")];
-    let settings: [(&[(&str, &str)], [u64; 3]); 4] = [
+    let settings: [Setting<'_>; 4] = [
         (&[], [6_015, 6_100, 6_300]),
         (&before, [5_985, 6_100, 6_300]),
         (&patch, [5_950, 5_950, 6_250]),

@@ -303,3 +303,11 @@ def test_claims_that_fail_are_counted_by_their_cause() -> None:
     assert counts[first.cause or "unexplained"] == 1
     held = failed.replace("does not hold", "holds")
     assert not any(reproduced.tally({name: held})[cause] for cause in reproduced.CAUSES)
+
+
+def test_every_claim_that_fails_or_cannot_be_told_has_a_cause() -> None:
+    sections = reproduced.all_sections()
+    judged = list(reproduced.judged_claims(sections))
+    assert len(judged) > 500
+    without = [c.text for c, verdict in judged if not verdict.startswith("holds") and not c.cause]
+    assert without == []

@@ -1,6 +1,5 @@
 //! RTTs of acknowledgements, as tools that read a capture of the sender's side compute them.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use skyhop_record::AckRtts;
@@ -12,9 +11,10 @@ use skyhop_units::Instant;
 /// again is not left out.
 #[derive(Debug, Default)]
 pub(crate) struct AckTimer {
-    /// Time at which each unacknowledged segment was sent first, from the segment `unacknowledged` on.
-    first_sent: VecDeque<Instant>,
-    unacknowledged: u64,
+    /// Time at which each segment of `outstanding` was sent first, at its number modulo the length, a power of two.
+    first_sent: Vec<Instant>,
+    /// Segments that are sent and not acknowledged.
+    outstanding: Range<u64>,
     total: AckRtts,
 }
 
@@ -23,17 +23,41 @@ impl AckTimer {
     /// the sender has sent segments or received an acknowledgement.
     #[inline]
     pub(crate) fn update(&mut self, outstanding: Range<u64>, now: Instant) {
-        let known = self.unacknowledged + self.first_sent.len() as u64;
-        for _ in known..outstanding.end {
-            self.first_sent.push_back(now);
+        while self.outstanding.end < outstanding.end {
+            self.push(now);
         }
-        if let Some(last) = outstanding.start.checked_sub(self.unacknowledged + 1) {
-            let sent = self.first_sent[last as usize];
-            self.first_sent.drain(..=last as usize);
-            self.unacknowledged = outstanding.start;
-            self.total.sum += now.saturating_since(sent);
+        if self.outstanding.start < outstanding.start {
+            let last = outstanding.start - 1;
+            self.total.sum += now.saturating_since(self.first_sent[self.place(last)]);
             self.total.count += 1;
+            self.outstanding.start = outstanding.start;
         }
+    }
+
+    #[inline]
+    fn push(&mut self, now: Instant) {
+        let Range { start, end } = self.outstanding;
+        if end - start == self.first_sent.len() as u64 {
+            self.grow();
+        }
+        let place = self.place(end);
+        self.first_sent[place] = now;
+        self.outstanding.end += 1;
+    }
+
+    #[inline]
+    fn place(&self, segment: u64) -> usize {
+        segment as usize & (self.first_sent.len() - 1)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = vec![Instant::START; (2 * self.first_sent.len()).max(64)];
+        let mask = larger.len() - 1;
+        for segment in self.outstanding.clone() {
+            larger[segment as usize & mask] = self.first_sent[self.place(segment)];
+        }
+        self.first_sent = larger;
     }
 
     /// RTTs of all acknowledgements so far.
@@ -69,5 +93,18 @@ mod tests {
         timer.update(3..4, at(2000));
         timer.update(4..4, at(2600));
         assert_eq!(timer.total(), AckRtts { sum: Duration::from_millis(1190 + 1300), count: 2 });
+    }
+
+    #[test]
+    fn times_are_kept_however_many_segments_are_outstanding() {
+        let mut timer = AckTimer::default();
+        for sent in 1..=1_000 {
+            timer.update(0..sent, at(sent));
+        }
+        for acked in 1..=1_000 {
+            timer.update(acked..1_000, at(acked + 5_000));
+        }
+        // Each waits 5 s from its own transmission.
+        assert_eq!(timer.total(), AckRtts { sum: Duration::from_secs(5_000), count: 1_000 });
     }
 }

@@ -15,21 +15,11 @@ from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import list_studies
 from skyhop.study.claims import judge
-from small_study import content
+from small_study import CARD, content
 from validation import pages as markdown
 from validation import reproduce, reproduced
 from validation.which_sender import runs as which_sender
 
-CARD = """\
-title = "Forty packets"
-[observation]
-features = [{ of = "cwnd", times = 0.025 }]
-[network]
-file = "forty.onnx"
-[action]
-moves = "cwnd"
-shape = "power"
-"""
 QUEUES = {
     "deep": {"link.queue": "1 MB"},
     "shallow": {"link.queue": "10 kB"},

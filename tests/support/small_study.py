@@ -32,3 +32,16 @@ def write(file: Path, **changes: Any) -> Path:
     """Write the small study with these changes to a TOML file; return the file."""
     file.write_text(toml_text(content(**changes)), "utf-8")
     return file
+
+
+CARD = """\
+title = "Forty packets"
+[observation]
+features = [{ of = "cwnd", times = 0.025 }]
+[network]
+file = "forty.onnx"
+[action]
+moves = "cwnd"
+shape = "power"
+"""
+"""Card of a learned sender that always has forty packets in flight."""

@@ -11,6 +11,7 @@ from conftest import ROOT, Skyhop
 from onnx_file import linear
 from skyhop.errors import InputError
 from skyhop.study import load_study
+from small_study import CARD
 
 STUDY = """\
 title = "Two senders"
@@ -33,16 +34,6 @@ text = "the learned one has the least"
 check = 'goodput(sender="Learned") < goodput(sender="Cubic")'
 policy = "Learned"
 cannot_be_told = "its weights are the user's"
-"""
-CARD = """\
-title = "Forty packets"
-[observation]
-features = [{ of = "cwnd", times = 0.025 }]
-[network]
-file = "forty.onnx"
-[action]
-moves = "cwnd"
-shape = "power"
 """
 
 

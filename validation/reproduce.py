@@ -18,11 +18,10 @@ import typer
 
 from skyhop.cli.study import Policies, cards_of
 from skyhop.cli.terminal import EXIT_FAILED, print_error, print_note
-from skyhop.data.files import write_file
 from skyhop.data.progress import progress_bar
 from skyhop.data.quantities import seconds
 from skyhop.errors import RunError
-from skyhop.report import figures_directory, write_study_report
+from skyhop.report import write_study_report
 from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import judge
@@ -50,8 +49,6 @@ ELEMENTS = ("leoem/starlink_old.tle.gz", "leoem/starlink_new.tle.gz")
 GATEWAYS = "leoem/ground_stations.csv"
 """Gateways of the paths of SaTCP's emulator, which these studies use where they are at hand."""
 OVER_GATEWAYS = ("satcp-fig7", "satcp-fig8", "satcp-fig9", "satcp-table1", "satcp-table2")
-PICTURES = {"leo-fig1": {"*-figure-1a-*.png": "leo-fig1.png"}}
-"""Files of docs/ that are figures of studies, by patterns of the figures' names in the report."""
 
 
 def main(
@@ -258,11 +255,6 @@ def write_pages(study: Reproduced) -> None:
         sensitivity.renew(study.name, study.done.results, made)
     if study.name in STUDIES:
         which_sender.renew(study.name, study.done.results, made)
-    for pattern, file in PICTURES.get(study.name, {}).items():
-        drawn = figures_directory(RUNS / study.name / "report.html")
-        # No figure exists if the study's runs failed.
-        for figure in drawn.glob(pattern):
-            write_file(ROOT / "docs" / file, figure.read_bytes())
 
 
 def others(name: str) -> list[Path]:

@@ -252,7 +252,7 @@ def test_hops_of_ipv6_split_as_those_of_ipv4() -> None:
     router, gateway, backhaul, pop, border, end = ROUTE6
     every = ["S1", "S2", "S3", "S4", "S5", "S6"]
     assert names(*ROUTE6) == every
-    # A host behind the terminal without a router: its first hop is the gateway's link-local address.
+    # A host without a router: its first hop is the link-local address of the gateway.
     rtt_ms = round_trips(FEW, 1)[:, 1:]
     bypass = ["fe80::200:5eff:fe00:101", backhaul, pop, border, end]
     assert [p.name for p in dissect(route(rtt_ms, bypass)).pieces] == ["S1+S2", *every[2:]]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from manual_clock import S_NS, ManualClock
 from node_here import NodeHere, Script
-from test_testbed_executor import assignment
-from testbed_fake_orchestrator import NODE
+from test_testbed_executor import assignment, execute
+from testbed_fake_orchestrator import NODE, AgentProcess, FakeOrchestrator
 
+from needs import needs_namespaces, needs_program
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import BY_NAME, FIELDS, Sample
 from skyhop_testbed import signals
@@ -34,9 +37,12 @@ from skyhop_testbed.agent.signal_socket import MOST_CLIENTS, MOST_WAITING, Signa
 from skyhop_testbed.executor.backends.docker import Docker
 from skyhop_testbed.executor.backends.podman import Podman
 from skyhop_testbed.executor.environment import environment_of
-from skyhop_testbed.job import job_of
+from skyhop_testbed.job import job_of, read_job
 from skyhop_testbed.schedule import ScheduledJob
 from skyhop_testbed.signals import Kind, Signals, first_forbidden
+from waiting import wait_for
+
+__all__ = ["execute"]
 
 BEGIN_NS = 1_800_000_000 * S_NS
 SPIKE = "pop_ping_latency_ms > 50"
@@ -425,3 +431,109 @@ def test_containers_mount_the_socket_read_only(tmp_path: Path) -> None:
     environment = environment_of(given, "/artifacts")
     assert environment[signals.VARIABLE] == "/run/skyhop-signal/signal.sock"
     assert signals.VARIABLE not in environment_of(replace(given, signals=None), "/artifacts")
+
+
+_INSIDE = """
+import json, os, socket
+here = os.environ["SKYHOP_SIGNAL"]
+def first(path):
+    with socket.socket(socket.AF_UNIX) as one, one.makefile() as lines:
+        one.connect(path)
+        return json.loads(next(lines))["run"]
+def attempt(what):
+    try:
+        what()
+        return "done"
+    except OSError as error:
+        return type(error).__name__
+place = os.path.dirname(here)
+print(json.dumps([
+    first(here), first("/run/skyhop-signal.sock"), os.listdir(place),
+    attempt(lambda: os.unlink(here)),
+    attempt(lambda: open(place + "/new", "w")),
+    attempt(lambda: first(OTHER)),
+]))
+"""
+
+
+@pytest.mark.integration
+def test_a_sandbox_sees_its_own_socket_alone(
+    tmp_path: Path, execute: Callable[..., dict[str, Any]]
+) -> None:
+    places = {name: tmp_path / name / "signal" for name in ("run", "other")}
+    places["other"].parent.mkdir()
+    servers = [
+        SignalSocket(place, lambda n=name: [encoded({"type": "hello", "run": n})], lost_line)  # type: ignore[misc]
+        for name, place in places.items()
+    ]
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.wait(0.05):
+            for server in servers:
+                server.serve()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        script = _INSIDE.replace("OTHER", repr(str(places["other"] / signals.SOCKET)))
+        given = assignment("python3", "-c", script, signals=str(places["run"]))
+        result = execute(given)
+    finally:
+        ended.set()
+        thread.join()
+    assert result["state"] == "complete", (tmp_path / "run" / "stderr").read_text()
+    assert json.loads((tmp_path / "run" / "stdout").read_text()) == [
+        "run", "run", [signals.SOCKET], "OSError", "OSError", "FileNotFoundError",
+    ]  # fmt: skip
+
+
+@pytest.mark.integration
+def test_the_example_adapts_to_predictions(tmp_path: Path) -> None:
+    """The command of the example runs while the predicted rate is high, and not before."""
+    needs_namespaces()
+    needs_program("python3")
+    (tmp_path / "agent.toml").write_text("[orbit]\ngrid = true\n")
+    terminal = tmp_path / "terminal.json"
+
+    def says(bps: float) -> None:
+        aside = tmp_path / "aside"
+        aside.write_text(json.dumps({"predicted_throughput_bps": bps, "state": "CONNECTED"}))
+        aside.replace(terminal)
+
+    says(5e6)
+    at = FakeOrchestrator(tmp_path / "orchestrator")
+    agent = AgentProcess(
+        tmp_path / "state", at, terminal=terminal, settings=tmp_path / "agent.toml"
+    )
+    try:
+        agent.start()
+        at.inputs["adapt.py"] = (ROOT / "examples" / "testbed" / "adapt.py").read_bytes()
+        command = ["python3", "adapt.py", "--above", "20e6", "--clear", "1", "--runs", "1", "--"]
+        command += ["sh", "-c", "date >> fast.txt"]
+        spec = job("prediction", "handover", "state", client=command) | {"length": 300.0}
+        run = at.plan(spec)
+        decisions = agent.state / "runs" / run / "work" / "decisions.csv"
+        wait_for(lambda: decisions.exists() and decisions.read_text().count("wait") >= 2)
+        assert "run" not in decisions.read_text()
+        says(5e7)
+        wait_for(lambda: "complete" in at.states(run))
+    finally:
+        agent.clear()
+        at.stop()
+    kept = {name.split("/")[-1]: content for name, content in at.files.items()}
+    rows = [line.split(",") for line in kept["decisions.csv"].decode().splitlines()[1:]]
+    assert rows[-1][3] == "run"
+    assert {row[3] for row in rows[:-1]} == {"wait"}
+    # A second of a fast link may be too near a handover, but none of a slow link is used.
+    assert [float(row[1]) for row in rows if row[3] == "run"] == [5e7]
+    assert len(kept["fast.txt"].splitlines()) == 1
+    lines = [json.loads(line) for line in kept["signals.jsonl"].splitlines()]
+    assert lines[0]["source"] == "grid"
+    assert {line["type"] for line in lines} >= {"hello", "handover", "telemetry", "prediction"}
+
+
+def test_the_examples_job_is_valid() -> None:
+    found = read_job((ROOT / "examples" / "testbed" / "adapt.toml").read_text())
+    assert Signals.named(found.run.signals).fields == ("pop_ping_latency_ms", "state")
+    Conditions(found)

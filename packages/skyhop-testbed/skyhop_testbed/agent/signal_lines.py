@@ -56,7 +56,7 @@ class HandoverLines:
         self._at_ns = 0
         """Time of the announced handover in ns of UTC."""
         self.newest: Line | None = None
-        """Last announcement."""
+        """Last announcement, also of a handover that has passed; `None` before the first."""
 
     @property
     def source(self) -> str | None:

@@ -24,6 +24,7 @@ from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
 
 _LOG = logging.getLogger(__name__)
 _TICK_S = 15.0
+_SOON_S = 0.1
 _TIDY_EVERY = 240
 
 
@@ -97,6 +98,7 @@ async def _serve(
     for server, listener in zip(servers, listeners, strict=True):
         server.start(listener)
     ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
+    moving = asyncio.create_task(_move(orchestrator, stopping, wait_in_loop))
     ports = BoundPorts(*(int(each.getsockname()[1]) for each in listeners))
     if ready is not None:
         ready(ports)
@@ -104,9 +106,11 @@ async def _serve(
     await stopping.wait()
     service.close()
     ticking.cancel()
+    moving.cancel()
     await asyncio.gather(*(server.stop() for server in servers))
-    with contextlib.suppress(asyncio.CancelledError):
-        await ticking
+    for task in (ticking, moving):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait) -> None:
@@ -128,6 +132,24 @@ async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait)
             _LOG.exception("a round of housekeeping failed")
         count += 1
         await wait(stopping, _TICK_S)
+
+
+async def _move(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait) -> None:
+    """Move files of runs to the bucket, if there is one, until the service stops."""
+    from skyhop_testbed.orchestrator.bucket_mover import BucketMover
+
+    if orchestrator.bucket is None:
+        return
+    mover = BucketMover(orchestrator, orchestrator.bucket)
+    while not stopping.is_set():
+        moved = 0
+        try:
+            moved = await asyncio.to_thread(mover.do_round, stopping.is_set)
+        except SkyhopError as error:
+            _LOG.error("%s", error)
+        except Exception:
+            _LOG.exception("a round of moving files to the bucket failed")
+        await wait(stopping, _SOON_S if moved else _TICK_S)
 
 
 def local_only_note(addresses: Addresses, names: list[str]) -> str | None:

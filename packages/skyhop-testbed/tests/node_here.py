@@ -278,6 +278,7 @@ class NodeHere:
     Attributes:
         scripts: scripts by the first word of a run's command.
         said: log lines of the agent.
+        settings: the owner's settings.
     """
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -287,6 +288,7 @@ class NodeHere:
         self.executors: dict[int, _Executor] = {}
         self.listening: set[int] = set()
         self.said: list[str] = []
+        self.settings = Settings()
         self._pids = iter(range(_FIRST_PID, 2 * _FIRST_PID))
         self.agent: Agent | None = None
         self._threads: list[threading.Thread] = []
@@ -309,7 +311,7 @@ class NodeHere:
             say=self.said.append,
             clock=self.clock,
         )
-        self.agent = Agent(self.state, self._identity, options, Settings())
+        self.agent = Agent(self.state, self._identity, options, self.settings)
         self.agent._node.link.wire = _Wire(self.orchestrator)
         self.agent._node.fetching = defaultdict(self.clock.lock)
         threading.Thread(target=self.agent.run, name="agent", daemon=True).start()

@@ -139,6 +139,9 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         network = Network.HOST
     elif network is Network.VETH:
         access = _access(node, local_run, job)
+    signals = None
+    if node.signals is not None:
+        signals = node.signals.open(local_run, local_run.directory(node.runs), node.policy)
     return Assignment.of(
         job,
         local_run.side,
@@ -153,6 +156,7 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         inputs=str(inputs) if inputs else None,
         limits=node.policy.limits,
         kernel=access,
+        signals=str(signals) if signals else None,
     )
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
 from skyhop_testbed.agent.identity import Identity
@@ -17,7 +18,12 @@ from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
 
+if TYPE_CHECKING:
+    from skyhop_testbed.agent.run_signals import RunSignals
+
 _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
+_WITHOUT_NTP_NS = 16_000_000_000
+"""Error in ns at which the kernel calls its clock unsynchronised (NTP_PHASE_LIMIT)."""
 
 
 @dataclass
@@ -32,6 +38,8 @@ class Node:
     clock: Clock
     kernel: str | None = None
     """Path of the kernel service's socket."""
+    signals: RunSignals | None = None
+    """Sockets on which the programs of runs read signals."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -112,11 +120,23 @@ class _Timex(ctypes.Structure):
 
 def clock_offset_ms() -> float | None:
     """Return the kernel's estimate of the clock offset in ms; `None` if unsynchronized."""
+    clock = _read_clock()
+    if clock is None or clock.status & _STA_UNSYNC:
+        return None
+    return float(clock.offset) / (1e6 if clock.status & _STA_NANO else 1e3)
+
+
+def clock_error_ns() -> int:
+    """Return the kernel's upper limit on the clock's error in ns, 16 s for a clock without NTP."""
+    clock = _read_clock()
+    return _WITHOUT_NTP_NS if clock is None else int(clock.maxerror) * 1000
+
+
+def _read_clock() -> _Timex | None:
+    """Return the kernel's estimates about its clock; `None` if they cannot be read."""
     clock = _Timex()
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock))
     except (OSError, AttributeError):
         return None
-    if state < 0 or clock.status & _STA_UNSYNC:
-        return None
-    return float(clock.offset) / (1e6 if clock.status & _STA_NANO else 1e3)
+    return None if state < 0 else clock

@@ -3,10 +3,12 @@
     {"programs": ["iperf3", "ping"], "hours": ["22:00-06:00"], "networks": ["host", "none"],
      "backends": ["process"], "kernel": true, "data_cap_bytes_per_month": 50e9,
      "memory_bytes": 1e9, "disk_bytes": 1e9, "processes": 100, "nice": 10, "ports": [5201, 5300],
-     "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1}
+     "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1,
+     "signals": ["prediction", "handover", "pop_ping_latency_ms"]}
 
 Every key is optional. By default all programs, hours, networks and back ends are allowed, the data
-per month has no cap, and the kernel service is not allowed. Hours are UTC.
+per month has no cap, the kernel service is not allowed, and runs may read all signals but those
+that contain the owner's own traffic (`signals`). Hours are UTC.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from skyhop_testbed.executor.assignment import Limits
 from skyhop_testbed.job import Kernel, Run
 from skyhop_testbed.scavenger import QuietHours, Rule, parse_rule
 from skyhop_testbed.schedule import ScheduledJob
+from skyhop_testbed.signals import ALL, FIELDS_OF_RUNS, Signals, first_forbidden
 from skyhop_testbed.words import ScavengerMode, Side
 
 _PORTS = (5201, 5300)
@@ -44,6 +47,8 @@ class Policy:
     """Days for which a run's files stay on the node after their upload."""
     limits: Limits = field(default_factory=Limits)
     rule: Rule = field(default_factory=Rule)
+    signals: Signals = field(default_factory=lambda: Signals.named(ALL))
+    """Signals that runs may read."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], mode: ScavengerMode = ScavengerMode.AUTO) -> Policy:
@@ -71,6 +76,7 @@ class Policy:
                 keep_days=float(values.get("keep_days", _KEEP_DAYS)),
                 limits=Limits(**{n: int(values[n]) for n in _LIMITS if values.get(n) is not None}),
                 rule=parse_rule(scavenger),
+                signals=Signals.named(_known_signals(values.get("signals"))),
             )
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the node's policy cannot be read: {error}") from None
@@ -88,6 +94,7 @@ class Policy:
         """
         run = job.spec.run
         program = _program(run, side)
+        signal = first_forbidden(run.signals, self.signals)
         # A job that sets PATH could run another program under an allowed name.
         has_path = "PATH" in run.env
         for is_refused, why in (
@@ -108,6 +115,10 @@ class Policy:
                 f"the back end {run.backend} is not allowed",
             ),
             (
+                signal is not None,
+                f"the signal {signal} is not allowed",
+            ),
+            (
                 job.spec.kernel != Kernel() and not (self.has_kernel and job.priv),
                 "kernel services are not allowed",
             ),
@@ -119,6 +130,12 @@ class Policy:
             if is_refused:
                 return why
         return None
+
+
+def _known_signals(names: Any) -> frozenset[str]:
+    """Return the signals that a policy allows; a later version's names are unknown here."""
+    allowed = _names(names)
+    return frozenset(ALL) if allowed is None else allowed & {*ALL, *FIELDS_OF_RUNS}
 
 
 def _has(allowed: frozenset[str] | None, word: str) -> bool:

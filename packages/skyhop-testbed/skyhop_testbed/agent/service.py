@@ -18,6 +18,7 @@ from typing import Any
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry.fields import Sample
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.deciding import decide
@@ -27,10 +28,11 @@ from skyhop_testbed.agent.housekeeping import Housekeeping
 from skyhop_testbed.agent.identity import Identity, read_identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.local_runs import LocalRuns
-from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.node import Node, clock_error_ns
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
+from skyhop_testbed.agent.run_signals import RunSignals
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
 from skyhop_testbed.agent.settings import Settings, read_settings
@@ -131,6 +133,7 @@ class Agent:
             settings, self._surroundings.of_second, say, clock=clock
         )
         triggers = Triggers(node.db, state, say)
+        self._signals = node.signals = RunSignals(node.name, settings, clock, clock_error_ns, say)
         self._runs = LocalRuns(node)
         self._admission = Admission(node, self._runs, self._host, triggers.has_fired)
         self._orders = Orders(node, self._runs, self._admission)
@@ -201,6 +204,7 @@ class Agent:
         for part in (self._watch, self._predictions, self._surroundings, self._prober):
             part.close()
         self._runs.join(_LAST_STEPS_S)
+        node.guarded("signals", self._signals.close)
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
         node.link.close()
@@ -223,9 +227,14 @@ class Agent:
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
+        guarded("signals", lambda: self._serve_signals(sample))
         if sample is not None:
             guarded("triggers", lambda: self._trigger_runs.evaluate(sample))
         for action in decide(self._admission.situation()):
             guarded(f"run {action.run}", lambda a=action: self._runs.apply(a))  # type: ignore[misc]
         self._telemetry.send_due()
         self._housekeeping.do_due()
+
+    def _serve_signals(self, sample: Sample | None) -> None:
+        node = self._node
+        self._signals.serve(self._runs, node.runs, node.policy, sample)

@@ -15,6 +15,7 @@ from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
 from skyhop_testbed.cli import testbed_admin
+from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
 from skyhop_testbed.cli.testbed_kernel import kernel
@@ -41,6 +42,7 @@ app = group(
     "Try it: skyhop testbed demo"
 )
 app.command("kernel")(kernel)
+app.command("bucket")(bucket)
 app.command("import")(import_)
 testbed_admin.register(app)
 app.add_typer(trigger_app, name="trigger")

@@ -88,6 +88,8 @@ class Assignment:
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
     kernel: KernelAccess | None = None
+    signals: str | None = None
+    """Directory of the socket on which the program reads signals."""
 
     @classmethod
     def of(cls, job: Job, side: Side, **others: Any) -> Assignment:

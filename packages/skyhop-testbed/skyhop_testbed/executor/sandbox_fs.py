@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyhop_testbed import linux
+from skyhop_testbed import linux, signals
 from skyhop_testbed.packages import package_directories
 
 HOME = "/home/run"
@@ -71,6 +71,9 @@ def build_root(mounts: list[BindMount], work: Path, user: int | None, disk_bytes
     linux.pivot_root(".", _OLD[1:])
     os.chdir("/")
     _bind_all(mounts)
+    if Path(signals.DIRECTORY).is_dir():
+        # Programs that read announcements of `skyhop signal serve` find the socket at its path.
+        Path(signals.USUAL_PATH).symlink_to(f"{signals.DIRECTORY}/{signals.SOCKET}")
     _make_proc()
     _make_devices()
     for name in ("/tmp", "/dev/shm"):

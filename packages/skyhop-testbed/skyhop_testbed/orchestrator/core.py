@@ -20,6 +20,8 @@ from skyhop_testbed.api import PutUser
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.orchestrator import accounts, planning, runs
 from skyhop_testbed.orchestrator.authority import Authority, open_authority
+from skyhop_testbed.orchestrator.bucket import FILE as BUCKET_FILE
+from skyhop_testbed.orchestrator.bucket import Bucket, read_bucket_settings
 from skyhop_testbed.orchestrator.limits import RateLimiter
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop_testbed.orchestrator.uploads import Uploads
@@ -52,6 +54,8 @@ class Orchestrator:
         self.clock = clock
         self.rates = RateLimiter(clock)
         _make(directory)
+        settings = read_bucket_settings(directory / BUCKET_FILE)
+        self.bucket = None if settings is None else Bucket(settings)
         # Open the database first: if that fails, no keys are generated.
         self.database: Database = open_database(directory / "testbed.sqlite")
         try:
@@ -60,7 +64,7 @@ class Orchestrator:
             self.database.close()
             raise
         self.objects = directory / "objects"
-        self.uploads = Uploads(directory / "runs")
+        self.uploads = Uploads(directory / "runs", self.bucket)
         self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()
         self._listeners: list[Callable[[set[str], set[str]], None]] = []

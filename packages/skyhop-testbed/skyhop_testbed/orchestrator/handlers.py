@@ -27,6 +27,7 @@ from skyhop_testbed.orchestrator.request_context import (
     NotFoundError,
     RequestContext,
 )
+from skyhop_testbed.orchestrator.stored_file import StoredFile
 from skyhop_testbed.store.tables import audit, config, job, run
 from skyhop_testbed.words import ENDED, JobKind
 
@@ -42,8 +43,8 @@ READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that modify the database, by the operation's name."""
 
-FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path]] = {}
-"""Handlers of downloads, which return the path of the file, by the operation's name."""
+FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path | StoredFile]] = {}
+"""Handlers of downloads, which return the file, by the operation's name."""
 
 Handler = Callable[[Orchestrator, RequestContext, Q], A]
 
@@ -58,7 +59,9 @@ def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
     return lambda handler: WRITING.setdefault(operation.name, handler)
 
 
-def file(operation: Operation[Q, bytes]) -> Callable[[Handler[Q, Path]], Handler[Q, Path]]:
+def file(
+    operation: Operation[Q, bytes],
+) -> Callable[[Handler[Q, Path | StoredFile]], Handler[Q, Path | StoredFile]]:
     """Return a decorator that makes a function the handler of a download."""
     return lambda handler: FILES.setdefault(operation.name, handler)
 
@@ -309,7 +312,7 @@ def _audit(_: Orchestrator, ctx: RequestContext, request: api.ListAudit) -> list
 
 writing(api.RENEW)(lambda of, ctx, a: _certificate(of, ctx, ctx.caller.name, a.csr_pem))
 file(api.INPUT)(lambda of, ctx, a: jobs.input_file(ctx, a.job, a.name, of.objects))
-file(api.FETCH)(lambda of, ctx, a: of.uploads.file(ctx, a.run, a.side, a.name)[0])
+file(api.FETCH)(lambda of, ctx, a: of.uploads.stored(ctx, a.run, a.side, a.name))
 reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
 writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
 writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))

@@ -32,14 +32,16 @@ from skyhop_testbed.words import ENDED, Reason, Role, Side, State
 
 
 def read(text: str) -> Job:
-    """Parse a job file, including its trigger expression.
+    """Parse a job file, including the expressions of its trigger and its conditions.
 
     Raises:
-        InputError: the file or the expression is invalid.
+        InputError: the file or an expression is invalid.
     """
     spec = read_job(text)
     if spec.when.trigger is not None:
         parse(spec.when.trigger)
+    for name, condition in spec.run.conditions.items():
+        parse(condition, f"condition {name}")
     return spec
 
 

@@ -25,6 +25,7 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.signals import Signals
 from skyhop_testbed.store.tables import (
     credential,
     job,
@@ -66,6 +67,7 @@ _POLICY = frozenset(
         "scavenger",
         "location_deg",
         "keep_days",
+        "signals",
         "weather",
         "orbits",
     }
@@ -132,12 +134,24 @@ def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument
             raise InputError(
                 f'policy: "{key[:40]}" is not known; there are {", ".join(sorted(_POLICY))}'
             )
+    _check_signals(policy.get("signals"))
     text = as_json(policy)
     if len(text) > _LONGEST_EVENT:
         raise InputError(f"policy: longer than {_LONGEST_EVENT:,} characters as JSON")
     ctx.execute(sa.update(node).where(node.c.name == name).values(policy=text))
     ctx.bump_revision({name})
     return document(ctx, name)
+
+
+def _check_signals(names: object) -> None:
+    if names is None:
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError('policy: signals: expected a list of names, such as ["prediction"]')
+    try:
+        Signals.named(names)
+    except ValueError as error:
+        raise InputError(f"policy: {error}") from None
 
 
 def set_scavenger(ctx: RequestContext, name: str, mode: str) -> NodeDocument:

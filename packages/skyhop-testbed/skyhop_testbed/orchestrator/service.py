@@ -97,9 +97,9 @@ class Service:
 
     def _opened(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> BinaryIO:
         with self._orchestrator.reading(caller) as ctx:
-            path = FILES[operation.name](self._orchestrator, ctx, message)
+            found = FILES[operation.name](self._orchestrator, ctx, message)
         try:
-            return path.open("rb")
+            return found.open("rb")
         except OSError as error:
             raise NotFoundError(f"the file no longer exists: {error.strerror}") from None
 

@@ -2,7 +2,8 @@
 
 Pieces are written to `incoming/RUN/SIDE`. The manifest comes last. Once every file that it lists
 has the right size and digest, the directory moves to `NODE/JOB/YYYY/MM/DD/RUN/SIDE`, and each file
-gets a row in the table `artefact`.
+gets a row in the table `artefact`. If the administrator has configured a bucket, `bucket_mover`
+moves published files there.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import runs
+from skyhop_testbed.orchestrator.bucket import Bucket
 from skyhop_testbed.orchestrator.planning import spec_of
 from skyhop_testbed.orchestrator.request_context import DeniedError, NotFoundError, RequestContext
-from skyhop_testbed.store.tables import artefact, job, run
+from skyhop_testbed.orchestrator.stored_file import StoredFile
+from skyhop_testbed.store.tables import artefact, bucket_object, job, run
 from skyhop_testbed.words import Side
 
 MANIFEST = "manifest.json"
@@ -33,10 +36,15 @@ _INCOMING = Mark("unfinished uploads of runs; the orchestrator removes abandoned
 
 
 class Uploads:
-    """Store for the files of all runs, below one directory."""
+    """Store for the files of all runs, below one directory.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    Args:
+        directory: the directory.
+        bucket: bucket to which published files move; `None` leaves them in the directory.
+    """
+
+    def __init__(self, directory: Path, bucket: Bucket | None = None) -> None:
+        self._directory, self._bucket = directory, bucket
 
     def offsets(self, run: str, side: str) -> dict[str, int]:
         """Return the number of bytes received of each file of an upload in progress."""
@@ -127,13 +135,47 @@ class Uploads:
 
         Raises:
             NotFoundError, DeniedError: there is no such file, or its job has another owner.
+            InputError: the file is in the bucket alone.
+        """
+        found = self.stored(ctx, run, side, name)
+        return found.local_path(), found.size, found.sha256
+
+    def stored(self, ctx: RequestContext, run: str, side: str, name: str) -> StoredFile:
+        """Return a published file on the disk or in the bucket, if the caller may read it.
+
+        Raises:
+            NotFoundError, DeniedError: there is no such file, or its job has another owner.
         """
         row = runs.check_files(ctx, run)
         chosen = (artefact.c.run == run) & (artefact.c.side == side) & (artefact.c.name == name)
         kept = ctx.first(sa.select(artefact).where(chosen))
         if kept is None:
             raise NotFoundError(f"run {run} has no file {side}/{name[:80]}")
-        return self._directory_of(row, side) / name, int(kept["size"]), str(kept["sha256"])
+        path = self._directory_of(row, side) / name
+        key = self.key_of(path)
+        same = (bucket_object.c.key == key) & (bucket_object.c.sha256 == kept["sha256"])
+        in_bucket = ctx.first(sa.select(bucket_object.c.key).where(same)) is not None
+        return StoredFile(
+            path, int(kept["size"]), str(kept["sha256"]), key if in_bucket else None, self._bucket
+        )
+
+    def place(self, ctx: RequestContext, run: str, side: str) -> Path:
+        """Return the directory of the published files of one side of a run."""
+        return self._directory_of(runs.get(ctx, run), side)
+
+    def key_of(self, path: Path) -> str:
+        """Return the key of a published file in the bucket: its path below the directory."""
+        return path.relative_to(self._directory).as_posix()
+
+    def delete_local(self, key: str) -> None:
+        """Delete the local copy of an object, and the directories that are empty then."""
+        path = self._directory / key
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+            for above in path.parents:
+                if above == self._directory:
+                    return
+                above.rmdir()
 
     def expire(self, ctx: RequestContext) -> None:
         """Delete files after the retention time of their job, and abandoned uploads."""

@@ -20,7 +20,7 @@ from skyhop.errors import InputError, RunError
 from skyhop_testbed.store.tables import metadata
 
 _BUSY_MS = 20_000
-VERSION = 1
+VERSION = 2
 """Version of the tables, in the file's `user_version`; 0 is a file without tables."""
 
 
@@ -96,9 +96,14 @@ def _make_tables(connection: Connection, file: Path) -> None:
     version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     if version > VERSION:
         raise InputError(f"{file}: made by a newer skyhop, or not a skyhop database")
-    if version == 0:
-        metadata.create_all(connection)
+    if version < VERSION:
+        add_missing_tables(connection)
         connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+
+def add_missing_tables(connection: Connection) -> None:
+    """Make the tables and their indices that a file does not have, and leave the others."""
+    metadata.create_all(connection)
 
 
 def _configure(connection: Any, _record: object) -> None:

@@ -183,6 +183,24 @@ artefact = Table(
     Column("expires_ns", BigInteger, nullable=False, index=True),
 )
 
+bucket_object = Table(
+    "bucket_object",
+    metadata,
+    # Key without the administrator's prefix: the file's path below the directory of all runs.
+    Column("key", Text, primary_key=True),
+    # File that the object holds; the file's row in `artefact` may be gone.
+    Column("run", String(26), nullable=False),
+    Column("side", String(8), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_ns", BigInteger, nullable=False),
+    # Whether the orchestrator's disk still has a copy.
+    Column("is_local", Boolean, nullable=False),
+    Index(None, "run", "side", "name"),
+    Index(None, "is_local", "stored_ns"),
+)
+
 trigger_log = Table(
     "trigger_log",
     metadata,

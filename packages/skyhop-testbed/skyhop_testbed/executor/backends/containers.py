@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skyhop.errors import RunError
-from skyhop_testbed import linux
+from skyhop_testbed import linux, signals
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.executor.assignment import Assignment, Limits, write_durably
 from skyhop_testbed.executor.environment import environment_of, filled_in
@@ -105,6 +105,8 @@ class Containers:
         for label, value in _labels(assignment.run, assignment.job).items():
             words += ["--label", f"{label}={value}"]
         words += ["--network", assignment.network.value, "--volume", f"{work}:{WORK}"]
+        if assignment.signals is not None:
+            words += ["--volume", f"{assignment.signals}:{signals.DIRECTORY}:ro"]
         words += ["--workdir", WORK, "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"]
         words += ["--security-opt", "no-new-privileges", "--pull", "missing"]
         words += ["--memory", str(limits.memory_bytes), "--pids-limit", str(limits.processes)]

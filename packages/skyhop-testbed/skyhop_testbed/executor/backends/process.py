@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from skyhop_testbed import signals
 from skyhop_testbed.executor import sandbox_fs
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.executor.environment import command_of, environment_of
@@ -40,6 +41,8 @@ class Process:
         seen = sandbox_fs.system_mounts()
         seen += sandbox_fs.skyhop_mounts() if assignment.command is None else []
         seen += sandbox_fs.live_mounts() if is_live else []
+        if assignment.signals is not None:
+            seen.append(sandbox_fs.BindMount(assignment.signals, signals.DIRECTORY))
         if user is not None:
             chown_tree(work, user)
         plan = Plan(

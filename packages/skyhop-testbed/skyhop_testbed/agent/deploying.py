@@ -12,7 +12,9 @@ from pathlib import Path
 from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.executor import user_network
 from skyhop_testbed.executor.assignment import Assignment
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.job import Job
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.schedule import InputFile, ScheduledJob
@@ -30,15 +32,19 @@ class KernelError(RunError):
     """The kernel service is unreachable, or refuses a run's requests."""
 
 
-def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> str | None:
+def missing_requirement(
+    job: ScheduledJob, side: Side, kernel: str | None, network: Network | None = None
+) -> str | None:
     """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
 
     Args:
         job: the job.
         side: the side of the run (client or server) that this node would execute.
         kernel: path of the kernel service's socket.
+        network: the network that this side uses; `None` is the job's.
     """
     run = job.spec.run
+    network = network or run.network
     if run.backend is not Backend.PROCESS and not shutil.which(run.backend):
         return f"{run.backend} is not installed on this node"
     command = run.client if side is Side.CLIENT else run.serve
@@ -47,8 +53,9 @@ def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> st
         input_names = {name.removeprefix("./") for name in job.files}
         if program.removeprefix("./") not in input_names and not shutil.which(program):
             return f"{program[:100]} is not installed on this node"
-    wants_kernel = side is Side.CLIENT and run.network is Network.VETH
-    if wants_kernel and not kernel_answers(kernel):
+    if network is Network.INTERNET and (lacking := user_network.unavailable_reason()):
+        return lacking
+    if network is Network.VETH and not kernel_answers(kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
 
@@ -133,11 +140,9 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
     Raises:
         KernelError: the kernel service does not run, or refuses.
     """
-    job, network, access = local_run.spec, local_run.spec.run.network, None
-    if local_run.side is Side.SERVER and network is Network.VETH:
-        # The server has to be reachable from other nodes; a veth device inside this node is not.
-        network = Network.HOST
-    elif network is Network.VETH:
+    job, access = local_run.spec, None
+    network = node.policy.network_of(job.run, local_run.side)
+    if network is Network.VETH:
         access = _access(node, local_run, job)
     return Assignment.of(
         job,
@@ -152,8 +157,21 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         cc=(job.kernel.cc or "").removeprefix("skyhop:"),
         inputs=str(inputs) if inputs else None,
         limits=node.policy.limits,
+        fence=_fence(node, local_run, network),
         kernel=access,
     )
+
+
+def _fence(node: Node, local_run: LocalRun, network: Network) -> Fence:
+    """Return what a run reaches, and the ports on which others reach it."""
+    if network not in (Network.INTERNET, Network.VETH) or node.reach is None:
+        return Fence()
+    listen, server = list(node.policy.listen), None
+    if local_run.side is Side.CLIENT:
+        server = (local_run.server_address, local_run.port) if local_run.server_address else None
+    elif local_run.port:
+        listen.append(str(local_run.port))
+    return node.reach.fence(node.policy.reach, listen, server)
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:

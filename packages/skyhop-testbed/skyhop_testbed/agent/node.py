@@ -13,6 +13,7 @@ from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.policy import Policy
+from skyhop_testbed.agent.reach import Reach
 from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
@@ -32,6 +33,8 @@ class Node:
     clock: Clock
     kernel: str | None = None
     """Path of the kernel service's socket."""
+    reach: Reach | None = None
+    """Addresses near this node; `None` opens and closes nothing but what is not public."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
     closing: threading.Event = field(default_factory=threading.Event)

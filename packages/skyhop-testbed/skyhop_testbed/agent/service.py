@@ -31,6 +31,7 @@ from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
+from skyhop_testbed.agent.reach import Reach
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
 from skyhop_testbed.agent.settings import Settings, read_settings
@@ -39,6 +40,7 @@ from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
+from skyhop_testbed.executor import user_network
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -171,7 +173,8 @@ class Agent:
             say=options.say,
             clock=options.clock,
         )
-        return Node(identity, state, db, link, options.say, options.clock, options.kernel)
+        reach = Reach(options.dish, [identity.agents], options.say)
+        return Node(identity, state, db, link, options.say, options.clock, options.kernel, reach)
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)
@@ -186,6 +189,8 @@ class Agent:
         node = self._node
         self._predictions.start()
         _LOG.info("node %s: follows %s", node.name, node.identity.agents)
+        if lacking := user_network.unavailable_reason():
+            self._node.say(f"most jobs will be refused: {lacking}")
         self._runs.resume()
         node.link.start()
         self._prober.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError
-from skyhop_testbed.executor.fence import Fence
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.words import Backend, Network, Side
 

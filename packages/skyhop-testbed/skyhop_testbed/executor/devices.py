@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skyhop.errors import RunError
-from skyhop_testbed.executor.fence import PUBLIC_6, Fence, Prefix, compile_filter
+from skyhop_testbed.executor.packet_filter import compile_filter
+from skyhop_testbed.fence import PUBLIC_6, Fence, Prefix
 
 TAP = "tap0"
 """Name of a run's device in the network `internet`."""
@@ -116,9 +117,7 @@ def add_filter(index: int, fence: Fence) -> None:
     )
     info = 1 << 16 | socket.htons(_ALL_PROTOCOLS)
     place = struct.pack("=BxxxiLLL", 0, index, 0, _EGRESS, info)
-    _call(
-        _NEWTFILTER, place + _attribute(_KIND, b"bpf\0") + _attribute(_OPTIONS, options), _CREATE
-    )
+    _call(_NEWTFILTER, place + _attribute(_KIND, b"bpf\0") + _attribute(_OPTIONS, options), _CREATE)
 
 
 def _set_up(index: int) -> None:

@@ -33,8 +33,8 @@ from skyhop_testbed.executor.devices import (
     DeviceSetup,
     add_filter,
 )
-from skyhop_testbed.executor.fence import Fence
 from skyhop_testbed.executor.traffic import Traffic, parse_counters
+from skyhop_testbed.fence import Fence
 
 PROGRAM = "slirp4netns"
 RESOLVER_FILE = f"nameserver {RESOLVER}\n"
@@ -248,7 +248,9 @@ def unavailable_reason() -> str | None:
     if not os.access(_TUN, os.R_OK | os.W_OK):
         return f'network = "internet" needs {_TUN}, which this user may not open'
     lacking = _fence_fault()
-    return None if lacking is None else f'network = "internet" needs what is missing here: {lacking}'
+    return (
+        None if lacking is None else f'network = "internet" needs what is missing here: {lacking}'
+    )
 
 
 def _fence_fault() -> str | None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop.telemetry import maps
 from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode, TriggerLine
+from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
@@ -54,6 +55,8 @@ _POLICY = frozenset(
         "programs",
         "hours",
         "networks",
+        "reach",
+        "listen",
         "backends",
         "kernel",
         "data_cap_bytes_per_month",
@@ -132,6 +135,8 @@ def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument
             raise InputError(
                 f'policy: "{key[:40]}" is not known; there are {", ".join(sorted(_POLICY))}'
             )
+    check_reach(policy.get("reach"))
+    check_listen(policy.get("listen"))
     text = as_json(policy)
     if len(text) > _LONGEST_EVENT:
         raise InputError(f"policy: longer than {_LONGEST_EVENT:,} characters as JSON")

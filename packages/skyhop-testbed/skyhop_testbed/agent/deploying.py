@@ -171,7 +171,8 @@ def _fence(node: Node, local_run: LocalRun, network: Network) -> Fence:
         server = (local_run.server_address, local_run.port) if local_run.server_address else None
     elif local_run.port:
         listen.append(str(local_run.port))
-    return node.reach.fence(node.policy.reach, listen, server)
+    needs_resolvers = network is Network.VETH
+    return node.reach.fence(node.policy.reach, listen, server, needs_resolvers=needs_resolvers)
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:

@@ -1,7 +1,7 @@
 """Reach of runs: the addresses behind an owner's names, as the rules of a run's fence.
 
-The names are those of `fence.Place`. Without a name, runs reach the public Internet alone. The orchestrator's addresses stay closed,
-except for the port of a job's server there.
+The names are those of `fence.Place`. Without a name, runs reach the public Internet alone. The
+orchestrator's addresses stay closed, except for the port of a job's server there.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from skyhop_testbed.agent.host_networks import HostNetworks, read_host_networks
 from skyhop_testbed.fence import PRIVATE, Fence, Place, Prefix, parse_target, target_text
 
+_DNS_PORT = 53
+_RESOLVERS = Path("/etc/resolv.conf")
 DISH = "192.168.100.1"
 """Address of a Starlink terminal."""
 
@@ -49,6 +53,8 @@ class Reach:
         reach: Iterable[str],
         listen: Iterable[str] = (),
         server: tuple[str, int] | None = None,
+        *,
+        needs_resolvers: bool = False,
     ) -> Fence:
         """Return the fence of a run.
 
@@ -57,6 +63,8 @@ class Reach:
             listen: ports and ranges of ports on which others may reach the run.
             server: address and port of the job's server; the port is opened if the server is on
                 the orchestrator's machine, and nothing else there.
+            needs_resolvers: whether the run asks this machine's name servers itself, which may have
+                private addresses; their port 53 is then open.
         """
         opened = list(reach)
         rules = [
@@ -68,6 +76,8 @@ class Reach:
         if server is not None and server[1]:
             shared = [each for each in self._prefixes([server[0]]) if each in orchestrator]
             rules += [f"allow {target_text(each, server[1])}" for each in shared]
+        if needs_resolvers:
+            rules += [f"allow {target_text(each, _DNS_PORT)}" for each in _resolvers()]
         near = self._networks()
         rules += _rules(self._prefixes(self._dish), allows=Place.DISH in opened)
         rules += _rules(near.addresses, allows=Place.HOST in opened)
@@ -109,3 +119,15 @@ def _addresses_of(host: str) -> list[str]:
     """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return sorted({str(each[4][0]).partition("%")[0] for each in found})
+
+
+def _resolvers() -> list[Prefix]:
+    """Return the addresses of this machine's name servers, without those on its loopback."""
+    found: list[Prefix] = []
+    with suppress(OSError):
+        for line in _RESOLVERS.read_text(errors="replace").splitlines():
+            words = line.split()
+            if len(words) > 1 and words[0] == "nameserver":
+                with suppress(ValueError):
+                    found.append(ipaddress.ip_network(words[1].partition("%")[0]))
+    return [each for each in found if not each.is_loopback]

@@ -88,7 +88,7 @@ class Assignment:
     inputs: str | None = None
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
-    fence: Fence = Fence()
+    fence: Fence = field(default_factory=Fence)
     """What the program reaches, for the networks `internet` and `veth`."""
     kernel: KernelAccess | None = None
 

@@ -177,9 +177,9 @@ class Fence:
         return any(low <= port <= high for low, high in self.ports())
 
     def prohibited(self) -> list[Prefix]:
-        """Return networks to which no packet passes, whose routes may therefore be of the type
-        `prohibit`: the program then gets an error at once instead of a timeout.
+        """Return networks to which no packet passes.
 
+        With routes of the type `prohibit` the program gets an error at once instead of a timeout.
         Empty if the program listens, as its answers pass to all networks.
         """
         if self.listen:

@@ -15,11 +15,8 @@ from skyhop_testbed.fence import Prefix
 
 _GET_ROUTE, _NEW_ROUTE, _DONE, _ERROR = 26, 24, 3, 2
 _REQUEST_DUMP = 0x301
-_HEADER, _ROUTE, _ATTRIBUTE = (
-    struct.Struct("=LHHLL"),
-    struct.Struct("=BBBBBBBBL"),
-    struct.Struct("=HH"),
-)
+_HEADER, _ATTRIBUTE = struct.Struct("=LHHLL"), struct.Struct("=HH")
+_ROUTE = struct.Struct("=BBBBBBBBL")
 _DESTINATION = 1
 _UNICAST, _LOCAL = 1, 2
 _SHORTEST_BITS = {4: 8, 6: 16}

@@ -248,9 +248,9 @@ def unavailable_reason() -> str | None:
     if not os.access(_TUN, os.R_OK | os.W_OK):
         return f'network = "internet" needs {_TUN}, which this user may not open'
     lacking = _fence_fault()
-    return (
-        None if lacking is None else f'network = "internet" needs what is missing here: {lacking}'
-    )
+    if lacking is None:
+        return None
+    return f'network = "internet" needs what this machine does not allow: {lacking}'
 
 
 def _fence_fault() -> str | None:

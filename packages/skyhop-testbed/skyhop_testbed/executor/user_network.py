@@ -45,7 +45,9 @@ _SOCKET = "slirp"
 _LARGEST_ANSWER = 65_536
 _TUN = Path("/dev/net/tun")
 _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
-_HARDENING = ("--enable-sandbox", "--enable-seccomp")
+_HARDENING, _ROOT_HARDENING = ("--enable-seccomp",), ("--enable-seccomp", "--enable-sandbox")
+"""Options that confine slirp4netns. Its sandbox needs the user 0, whom the user namespace of an
+unprivileged run does not have."""
 _IPV6_ROUTES = Path("/proc/net/ipv6_route")
 _NO_PREFIX = "0" * 32
 
@@ -116,9 +118,10 @@ class UserNetwork:
 
     def _command(self, lives: int, is_ready: int) -> list[str]:
         user = self._namespaces.user
+        hardening = _ROOT_HARDENING if user is None else _HARDENING
         return [
             PROGRAM, "--disable-host-loopback", f"--mtu={MTU_BYTES}",
-            *(option for option in _HARDENING if option in _help()),
+            *(option for option in hardening if option in _help()),
             *(["--enable-ipv6"] if has_ipv6() else []),
             f"--exit-fd={lives}", f"--ready-fd={is_ready}",
             *([f"--api-socket={self._socket()}"] if self._fence.listen else []),

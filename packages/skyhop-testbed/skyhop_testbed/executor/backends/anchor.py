@@ -1,8 +1,8 @@
 """Anchor of a container's network: a second container that holds the network namespace.
 
 A container program starts a job's program in the moment in which it makes the namespace. The fence
-has to be there before. The anchor therefore runs first, with this machine's own `sleep` in the job's
-image; its namespace gets the device and the fence, and the job's container joins it.
+has to be there before. The anchor therefore runs first, with this machine's own `sleep` in the
+job's image; its namespace gets the device and the fence, and the job's container joins it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def start_anchor(
     container: str,
     image: str,
     options: list[str],
+    *,
     fence: Fence,
     attach_device: AttachDevice,
 ) -> int:

@@ -161,7 +161,8 @@ class Containers:
         if assignment.network is Network.INTERNET and attach_device is not None:
             write_durably(_resolver_file(work), user_network.RESOLVER_FILE.encode())
             begin = partial(self._start_anchor, assignment, attach_device)
-        return Container(self.name, command, assignment.run, output, self._clock, begin)
+        run, clock = assignment.run, self._clock
+        return Container(self.name, command, run, output, clock=clock, start_anchor=begin)
 
     def _start_anchor(self, assignment: Assignment, attach_device: AttachDevice) -> int:
         options = [*self.extra]
@@ -170,12 +171,19 @@ class Containers:
         for kind, most in _ulimits(assignment.limits).items():
             options += ["--ulimit", f"{kind}={most}:{most}"]
         container, image = container_of(assignment.run), assignment.image or ""
-        return start_anchor(self.name, container, image, options, assignment.fence, attach_device)
+        return start_anchor(
+            self.name,
+            container,
+            image,
+            options,
+            fence=assignment.fence,
+            attach_device=attach_device,
+        )
 
     def clean(self, run: str) -> None:
         """Remove the container of a run, if there is one."""
         if shutil.which(self.name) is not None:
-            _remove(self.name, run)
+            _remove(self.name, _names(run, has_anchor=True))
 
 
 class Container:
@@ -202,14 +210,16 @@ class Container:
         command: list[str],
         run: str,
         output: tuple[int, int],
+        *,
         clock: Clock,
         start_anchor: Callable[[], int] | None = None,
     ) -> None:
         self._program, self._run, self._clock = program, run, clock
+        self._names = _names(run, has_anchor=start_anchor is not None)
         # Podman detaches a container's processes. The executor adopts them, so that it can count
         # them.
         linux.adopt_orphans()
-        self._watch, self._watcher = _begin_watch(program, run, output, clock)
+        self._watch, self._watcher = _begin_watch(program, self._names, output, clock)
         self._anchor: int | None = None
         try:
             if start_anchor is not None:
@@ -222,7 +232,7 @@ class Container:
                 start_new_session=True,
             )
         except (OSError, RunError) as error:
-            _remove(program, run)
+            _remove(program, self._names)
             self._end_watch()
             why = error.strerror if isinstance(error, OSError) else error
             raise RunError(f"{program}: {why}") from None
@@ -253,7 +263,7 @@ class Container:
     def kill(self) -> None:
         """Remove the container with all its processes, and wait for the client to exit."""
         is_at_work = lambda: self._client.poll() is None  # noqa: E731
-        _remove_with_client(self._program, self._run, is_at_work, self._clock)
+        _remove_with_client(self._program, self._names, is_at_work, self._clock)
         self._client.kill()
         self.wait()
 
@@ -261,7 +271,7 @@ class Container:
         """Wait for the client to exit, remove the container, and end the watcher."""
         self._client.wait()
         os.close(self._pidfd)
-        _remove(self._program, self._run)
+        _remove(self._program, self._names)
         self._end_watch()
 
     def _end_watch(self) -> None:
@@ -282,7 +292,9 @@ class Container:
         return self._anchor
 
 
-def _begin_watch(program: str, run: str, output: tuple[int, int], clock: Clock) -> tuple[int, int]:
+def _begin_watch(
+    program: str, names: list[str], output: tuple[int, int], clock: Clock
+) -> tuple[int, int]:
     """Fork the watcher, which removes a run's container when this process dies.
 
     Returns:
@@ -302,13 +314,13 @@ def _begin_watch(program: str, run: str, output: tuple[int, int], clock: Clock) 
             os.close(descriptor)
         client = _CLIENT.unpack(os.read(reader, _CLIENT.size) or bytes(_CLIENT.size))[0]
         if not os.read(reader, _CLIENT.size):
-            _remove_with_client(program, run, _client_lives(client, clock), clock)
+            _remove_with_client(program, names, _client_lives(client, clock), clock)
     finally:
         os._exit(0)
 
 
 def _remove_with_client(
-    program: str, run: str, is_at_work: Callable[[], bool], clock: Clock
+    program: str, names: list[str], is_at_work: Callable[[], bool], clock: Clock
 ) -> None:
     """Remove a container, repeatedly until its client has ended, for at most 30 s.
 
@@ -316,7 +328,7 @@ def _remove_with_client(
     """
     until = clock.monotonic_s() + _REMOVED_S
     while True:
-        _remove(program, run)
+        _remove(program, names)
         if not is_at_work() or clock.monotonic_s() > until:
             return
         clock.sleep(_POLL_S)
@@ -378,13 +390,19 @@ def _labels(run: str, job: str) -> dict[str, str]:
     return {f"{LABEL}.run": run, f"{LABEL}.job": job, "leotest": "true", "runid": run, "jobid": job}
 
 
-def _remove(program: str, run: str) -> None:
-    """Kill and remove a run's container, then its anchor.
+def _names(run: str, *, has_anchor: bool) -> list[str]:
+    """Return the names of a run's containers, in the order of their removal."""
+    own = container_of(run)
+    return [own, anchor_of(own)] if has_anchor else [own]
+
+
+def _remove(program: str, names: list[str]) -> None:
+    """Kill and remove containers.
 
     Podman's `rm --force` alone would wait for the program to end first.
     """
-    for name in (container_of(run), anchor_of(container_of(run))):
-        _quietly([program, "kill", "--signal", "KILL", name])
+    _quietly([program, "kill", "--signal", "KILL", *names])
+    for name in names:
         _quietly([program, "rm", "--force", name])
 
 

@@ -22,6 +22,7 @@ from skyhop.errors import InputError
 from skyhop_testbed.executor.assignment import Limits
 from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.job import Kernel, Run
+from skyhop_testbed.privacy import shares_traffic
 from skyhop_testbed.scavenger import QuietHours, Rule, parse_rule
 from skyhop_testbed.schedule import ScheduledJob
 from skyhop_testbed.words import Network, ScavengerMode, Side
@@ -53,6 +54,8 @@ class Policy:
     """Days for which a run's files stay on the node after their upload."""
     limits: Limits = field(default_factory=Limits)
     rule: Rule = field(default_factory=Rule)
+    shares_traffic: bool = False
+    """Whether all users may read the owner's traffic (`privacy`)."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], mode: ScavengerMode = ScavengerMode.AUTO) -> Policy:
@@ -82,6 +85,7 @@ class Policy:
                 keep_days=float(values.get("keep_days", _KEEP_DAYS)),
                 limits=Limits(**{n: int(values[n]) for n in _LIMITS if values.get(n) is not None}),
                 rule=parse_rule(scavenger),
+                shares_traffic=shares_traffic(values),
             )
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the node's policy cannot be read: {error}") from None

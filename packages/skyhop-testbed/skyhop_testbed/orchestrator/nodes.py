@@ -26,6 +26,7 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.privacy import check_share, without_owners_traffic
 from skyhop_testbed.store.tables import (
     credential,
     job,
@@ -56,6 +57,7 @@ _POLICY = frozenset(
         "hours",
         "networks",
         "reach",
+        "share",
         "listen",
         "backends",
         "kernel",
@@ -135,6 +137,7 @@ def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument
             raise InputError(
                 f'policy: "{key[:40]}" is not known; there are {", ".join(sorted(_POLICY))}'
             )
+    check_share(policy.get("share"))
     check_reach(policy.get("reach"))
     check_listen(policy.get("listen"))
     text = as_json(policy)
@@ -448,9 +451,19 @@ def trigger_evaluations(
     rows = ctx.all(query.order_by(trigger_log.c.id.desc()).limit(runs.row_limit(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [
-        TriggerLine(**{**json.loads(row["body"]), **{key: row[key] for key in keys}})
-        for row in rows
+        TriggerLine(**{**_evaluation(ctx, row), **{key: row[key] for key in keys}}) for row in rows
     ]
+
+
+def _evaluation(ctx: RequestContext, row: sa.RowMapping) -> Document:
+    """Return an evaluation, without the traffic of the node's owner if the caller may not see it.
+
+    A trigger that a caller submits reads no such traffic, but the owner may have shared it then.
+    """
+    body: Document = json.loads(row["body"])
+    if isinstance(body.get("inputs"), dict) and not access.sees_traffic(ctx, row["node"]):
+        body["inputs"] = without_owners_traffic(body["inputs"])
+    return body
 
 
 def is_busy(ctx: RequestContext, name: str) -> bool:

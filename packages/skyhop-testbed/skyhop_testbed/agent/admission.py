@@ -68,5 +68,5 @@ class Admission:
         if refusal is not None:
             return Reason.REFUSED, refusal
         network = node.policy.network_of(job.spec.run, side)
-        lacks = deploying.missing_requirement(job, side, node.kernel, network)
+        lacks = deploying.missing_requirement(node, job, side, network)
         return None if lacks is None else (Reason.NEEDS, lacks)

@@ -12,7 +12,6 @@ from pathlib import Path
 from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
-from skyhop_testbed.executor import user_network
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.fence import Fence
 from skyhop_testbed.job import Job
@@ -32,19 +31,16 @@ class KernelError(RunError):
     """The kernel service is unreachable, or refuses a run's requests."""
 
 
-def missing_requirement(
-    job: ScheduledJob, side: Side, kernel: str | None, network: Network | None = None
-) -> str | None:
+def missing_requirement(node: Node, job: ScheduledJob, side: Side, network: Network) -> str | None:
     """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
 
     Args:
+        node: this node.
         job: the job.
         side: the side of the run (client or server) that this node would execute.
-        kernel: path of the kernel service's socket.
-        network: the network that this side uses; `None` is the job's.
+        network: the network that this side uses.
     """
     run = job.spec.run
-    network = network or run.network
     if run.backend is not Backend.PROCESS and not shutil.which(run.backend):
         return f"{run.backend} is not installed on this node"
     command = run.client if side is Side.CLIENT else run.serve
@@ -53,9 +49,9 @@ def missing_requirement(
         input_names = {name.removeprefix("./") for name in job.files}
         if program.removeprefix("./") not in input_names and not shutil.which(program):
             return f"{program[:100]} is not installed on this node"
-    if network is Network.INTERNET and (lacking := user_network.unavailable_reason()):
+    if network is Network.INTERNET and (lacking := node.internet_lacks()):
         return lacking
-    if network is Network.VETH and not kernel_answers(kernel):
+    if network is Network.VETH and not kernel_answers(node.kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
 

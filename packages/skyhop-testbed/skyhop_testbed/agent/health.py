@@ -11,7 +11,6 @@ from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.agent.reports import HealthReport
-from skyhop_testbed.executor import user_network
 from skyhop_testbed.words import Backend, Network
 
 EVERY_S = 300.0
@@ -25,7 +24,7 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 def health(node: Node) -> HealthReport:
     """Return a health report: programs, kernel, disk, clock and load."""
     has_kernel = kernel_answers(node.kernel)
-    lacks = _network_lacks(has_kernel=has_kernel)
+    lacks = _network_lacks(node, has_kernel=has_kernel)
     room = shutil.disk_usage(node.state)
     return HealthReport(
         version=__version__,
@@ -44,10 +43,10 @@ def health(node: Node) -> HealthReport:
     )
 
 
-def _network_lacks(*, has_kernel: bool) -> dict[Network, str | None]:
+def _network_lacks(node: Node, *, has_kernel: bool) -> dict[Network, str | None]:
     """Return why a network cannot be used on this machine, or `None`, by network."""
     lacks: dict[Network, str | None] = dict.fromkeys(Network)
-    lacks[Network.INTERNET] = user_network.unavailable_reason()
+    lacks[Network.INTERNET] = node.internet_lacks()
     if not has_kernel:
         lacks[Network.VETH] = "the kernel service does not run"
     return lacks

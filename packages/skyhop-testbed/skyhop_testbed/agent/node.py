@@ -17,6 +17,7 @@ from skyhop_testbed.agent.reach import Reach
 from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.executor.user_network import Availability
 
 _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
 
@@ -35,6 +36,8 @@ class Node:
     """Path of the kernel service's socket."""
     reach: Reach | None = None
     """Addresses near this node; `None` opens and closes nothing but what is not public."""
+    internet: Availability | None = None
+    """Whether the network `internet` is available; `None` for yes."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -67,6 +70,10 @@ class Node:
     def telemetry(self) -> Path:
         """Telemetry store, which holds the terminal's last days."""
         return self.state / "telemetry"
+
+    def internet_lacks(self) -> str | None:
+        """Return what this machine lacks for the network `internet`; `None` if nothing."""
+        return None if self.internet is None else self.internet.unavailable_reason()
 
     def report(self, report: Report) -> None:
         """Queue a report that does not announce a change of a run's state."""

@@ -40,7 +40,7 @@ from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
-from skyhop_testbed.executor import user_network
+from skyhop_testbed.executor.user_network import Availability
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -69,6 +69,8 @@ class Options:
     say: Callable[[str], None] = _LOG.warning
     """Function for warnings; other steps go to the logger itself."""
     clock: Clock = SYSTEM_CLOCK
+    internet_lacks: Callable[[], str | None] | None = None
+    """Function that returns what the network `internet` lacks here; by default a real look."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> None:
@@ -174,7 +176,9 @@ class Agent:
             clock=options.clock,
         )
         reach = Reach(options.dish, [identity.agents], options.say)
-        return Node(identity, state, db, link, options.say, options.clock, options.kernel, reach)
+        internet = Availability(options.clock, options.internet_lacks)
+        kernel, clock = options.kernel, options.clock
+        return Node(identity, state, db, link, options.say, clock, kernel, reach, internet)
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)
@@ -189,8 +193,8 @@ class Agent:
         node = self._node
         self._predictions.start()
         _LOG.info("node %s: follows %s", node.name, node.identity.agents)
-        if lacking := user_network.unavailable_reason():
-            self._node.say(f"most jobs will be refused: {lacking}")
+        if lacking := node.internet_lacks():
+            node.say(f"most jobs will be refused: {lacking}")
         self._runs.resume()
         node.link.start()
         self._prober.start()

@@ -11,13 +11,14 @@ listens there: the executor then has slirp4netns listen on the same port of the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from skyhop.errors import RunError
 from skyhop_testbed import linux
+from skyhop_testbed.clock import Clock
 from skyhop_testbed.executor.devices import (
     MTU_BYTES,
     OWN,
@@ -40,6 +42,7 @@ PROGRAM = "slirp4netns"
 RESOLVER_FILE = f"nameserver {RESOLVER}\n"
 """Content of /etc/resolv.conf for runs; the resolver asks those of this machine."""
 _READY_S = 20.0
+_LOOKED_UP_S = 300.0
 _ANSWER_S = 5.0
 _SOCKET = "slirp"
 _LARGEST_ANSWER = 65_536
@@ -236,6 +239,27 @@ def _help() -> str:
     except OSError:
         return ""
     return done.stdout + done.stderr
+
+
+class Availability:
+    """Whether this machine has what the network `internet` needs, looked up every five minutes.
+
+    Args:
+        clock: time.
+        look_up: returns what is missing, as one line.
+    """
+
+    def __init__(self, clock: Clock, look_up: Callable[[], str | None] | None = None) -> None:
+        self._clock, self._look_up = clock, look_up or unavailable_reason
+        self._until_s = -math.inf
+        self._lacking: str | None = None
+
+    def unavailable_reason(self) -> str | None:
+        """Return, as one line, what is missing, and what to do; `None` if nothing is."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._until_s:
+            self._lacking, self._until_s = self._look_up(), now_s + _LOOKED_UP_S
+        return self._lacking
 
 
 def unavailable_reason() -> str | None:

@@ -28,6 +28,7 @@ from skyhop_testbed.triggers.tree import (
     Random,
     Window,
     WindowFunction,
+    fields_of,
 )
 
 _NAMED = {**BY_NAME, **ALERT_FIELDS}

@@ -181,7 +181,7 @@ class Run(_Part):
     image: Annotated[str, Field(max_length=512)] | None = None
     """Container image, for the back ends podman and docker."""
     backend: Backend = Backend.PROCESS
-    network: Network = Network.HOST
+    network: Network = Network.INTERNET
     files: list[Relative] = []
     """Input files of the job, relative to the job file."""
     keep: list[Relative] = ["*"]

@@ -110,7 +110,10 @@ class JobKind(StrEnum):
 class Network(StrEnum):
     """Network access of a run's program."""
 
+    INTERNET = "internet"
+    """Network namespace of its own, from which the program reaches the public Internet."""
     HOST = "host"
+    """The host's own network, without a fence; only where the node's owner allows it by name."""
     VETH = "veth"
     """Network namespace of its own, with a device from the kernel service."""
     NONE = "none"

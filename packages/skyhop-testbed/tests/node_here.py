@@ -279,6 +279,7 @@ class NodeHere:
         scripts: scripts by the first word of a run's command.
         said: log lines of the agent.
         settings: the owner's settings.
+        internet_lacks: what the machine lacks for the network `internet`.
     """
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -289,6 +290,7 @@ class NodeHere:
         self.listening: set[int] = set()
         self.said: list[str] = []
         self.settings = Settings()
+        self.internet_lacks: str | None = None
         self._pids = iter(range(_FIRST_PID, 2 * _FIRST_PID))
         self.agent: Agent | None = None
         self._threads: list[threading.Thread] = []
@@ -310,6 +312,7 @@ class NodeHere:
             net_dev=self.directory / "dev",
             say=self.said.append,
             clock=self.clock,
+            internet_lacks=lambda: self.internet_lacks,
         )
         self.agent = Agent(self.state, self._identity, options, self.settings)
         self.agent._node.link.wire = _Wire(self.orchestrator)

@@ -326,7 +326,7 @@ def test_runs_make_room_for_the_hosts_own_traffic(
 @pytest.mark.soak
 def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: FakeOrchestrator) -> None:
     agent.start()
-    orchestrator.policy = {"ports": [15_201, 15_300]}
+    orchestrator.policy = {"ports": [15_201, 15_300], "networks": ["host"]}
     orchestrator.publish()
     spec = job("true", run={"serve": ["python3", "-c", SERVER, "{port}"], "network": "host"})
     spec |= {"nodes": ["edh"], "server": NODE}

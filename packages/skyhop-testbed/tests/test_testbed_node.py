@@ -36,7 +36,7 @@ def job(*command: str, length_s: float = 20.0, **others: Any) -> dict[str, Any]:
 
 
 def served(*command: str, length_s: float = 20.0) -> dict[str, Any]:
-    run = {"serve": list(command), "network": "host"}
+    run = {"serve": list(command), "network": "internet"}
     return job("true", run=run, length_s=length_s) | {"nodes": ["edh"], "server": NODE}
 
 
@@ -112,6 +112,7 @@ def test_a_program_that_does_not_heed_is_killed_after_the_grace(
     node: NodeHere, network: str, grace_s: float
 ) -> None:
     node.scripts["sleep"] = Script(1e6, obeys_term=False)
+    node.orchestrator.policy = {"networks": ["host", "none"]}
     node.start()
     run = node.orchestrator.plan(job("sleep", "1", length_s=10.0, run={"network": network}))
     node.until_settled(run)
@@ -312,7 +313,7 @@ def test_runs_make_room_for_the_hosts_own_traffic(node: NodeHere) -> None:
 
 def test_a_node_serves_anothers_run(node: NodeHere) -> None:
     at = node.orchestrator
-    at.policy = {"ports": [15_201, 15_300]}
+    at.policy = {"ports": [15_201, 15_300], "networks": ["host"]}
     node.scripts["python3"] = Script(1e6, listens=True)
     node.start()
     at.publish()

@@ -117,6 +117,7 @@ overhead = {overhead}
 
 [run]
 client = {json.dumps(client)}
-{serving}files = ["{EXPERIMENT.name}", "{FAR_END.name}"]
+{serving}network = "host"
+files = ["{EXPERIMENT.name}", "{FAR_END.name}"]
 keep = ["*", "telemetry"]
 """

@@ -67,5 +67,6 @@ class Admission:
         refusal = node.policy.refusal(job, now_ns, node.add_traffic(month), side)
         if refusal is not None:
             return Reason.REFUSED, refusal
-        lacks = deploying.missing_requirement(job, side, node.kernel)
+        network = node.policy.network_of(job.spec.run, side)
+        lacks = deploying.missing_requirement(node, job, side, network)
         return None if lacks is None else (Reason.NEEDS, lacks)

@@ -24,6 +24,7 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 def health(node: Node) -> HealthReport:
     """Return a health report: programs, kernel, disk, clock and load."""
     has_kernel = kernel_answers(node.kernel)
+    lacks = _network_lacks(node, has_kernel=has_kernel)
     room = shutil.disk_usage(node.state)
     return HealthReport(
         version=__version__,
@@ -37,8 +38,18 @@ def health(node: Node) -> HealthReport:
         clock_offset_ms=clock_offset_ms(),
         load=os.getloadavg()[0],
         backends={backend.value: _lacks(backend) for backend in Backend},
-        networks=[n.value for n in Network if n is not Network.VETH or has_kernel],
+        networks=[network.value for network in Network if lacks[network] is None],
+        network_lacks={network.value: why for network, why in lacks.items() if why is not None},
     )
+
+
+def _network_lacks(node: Node, *, has_kernel: bool) -> dict[Network, str | None]:
+    """Return why a network cannot be used on this machine, or `None`, by network."""
+    lacks: dict[Network, str | None] = dict.fromkeys(Network)
+    lacks[Network.INTERNET] = node.internet_lacks()
+    if not has_kernel:
+        lacks[Network.VETH] = "the kernel service does not run"
+    return lacks
 
 
 def _lacks(backend: Backend) -> str | None:

@@ -11,7 +11,7 @@ from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.reports import FollowUp, RunDetails
 from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
 from skyhop_testbed.agent.sensing import CountedRun
-from skyhop_testbed.words import ENDED, Network, Reason, Side, State
+from skyhop_testbed.words import ENDED, Reason, Side, State
 
 _S = 1_000_000_000
 FORGET_NS = 7 * 86_400 * _S
@@ -89,9 +89,8 @@ class LocalRuns:
         for key, runner in self._runners.items():
             pid = None if runner.is_done else runner.executor()
             if pid is not None:
-                # The server's side always uses the host's network.
-                is_server = self._runs[key].side is Side.SERVER
-                network = Network.HOST if is_server else self._runs[key].spec.run.network
+                local_run = self._runs[key]
+                network = self._node.policy.network_of(local_run.spec.run, local_run.side)
                 counted.append(CountedRun(key, pid, network))
         return counted
 

@@ -14,9 +14,11 @@ from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.policy import Policy
+from skyhop_testbed.agent.reach import Reach
 from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.executor.user_network import Availability
 
 if TYPE_CHECKING:
     from skyhop_testbed.agent.run_signals import RunSignals
@@ -40,6 +42,10 @@ class Node:
     """Path of the kernel service's socket."""
     signals: RunSignals | None = None
     """Sockets on which the programs of runs read signals."""
+    reach: Reach | None = None
+    """Addresses near this node; `None` opens and closes nothing but what is not public."""
+    internet: Availability | None = None
+    """Whether the network `internet` is available; `None` for yes."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
     closing: threading.Event = field(default_factory=threading.Event)
@@ -72,6 +78,10 @@ class Node:
     def telemetry(self) -> Path:
         """Telemetry store, which holds the terminal's last days."""
         return self.state / "telemetry"
+
+    def internet_lacks(self) -> str | None:
+        """Return what this machine lacks for the network `internet`; `None` if nothing."""
+        return None if self.internet is None else self.internet.unavailable_reason()
 
     def report(self, report: Report) -> None:
         """Queue a report that does not announce a change of a run's state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict
 
 from skyhop.telemetry.fields import Sample, Value
@@ -133,6 +133,8 @@ class HealthReport:
     backends: dict[str, str | None]
     """Reason why a back end cannot be used, or `None`, by its name."""
     networks: list[str]
+    network_lacks: dict[str, str] = field(default_factory=dict)
+    """Reason why a network cannot be used, and what to do, by its name."""
 
 
 Report = (

@@ -32,6 +32,7 @@ from skyhop_testbed.agent.node import Node, clock_error_ns
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
+from skyhop_testbed.agent.reach import Reach
 from skyhop_testbed.agent.run_signals import RunSignals
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
@@ -41,6 +42,7 @@ from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
+from skyhop_testbed.executor.user_network import Availability
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -69,6 +71,8 @@ class Options:
     say: Callable[[str], None] = _LOG.warning
     """Function for warnings; other steps go to the logger itself."""
     clock: Clock = SYSTEM_CLOCK
+    internet_lacks: Callable[[], str | None] | None = None
+    """Function that returns what the network `internet` lacks here; by default a real look."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> None:
@@ -174,7 +178,10 @@ class Agent:
             say=options.say,
             clock=options.clock,
         )
-        return Node(identity, state, db, link, options.say, options.clock, options.kernel)
+        reach = Reach(options.dish, [identity.agents], options.say)
+        internet = Availability(options.clock, options.internet_lacks)
+        kernel, clock = options.kernel, options.clock
+        return Node(identity, state, db, link, options.say, clock, kernel, reach, internet)
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)
@@ -189,6 +196,8 @@ class Agent:
         node = self._node
         self._predictions.start()
         _LOG.info("node %s: follows %s", node.name, node.identity.agents)
+        if lacking := node.internet_lacks():
+            node.say(f"most jobs will be refused: {lacking}")
         self._runs.resume()
         node.link.start()
         self._prober.start()

@@ -20,6 +20,7 @@ from skyhop.telemetry import maps
 from skyhop.version import __version__
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, clock_offset_ms
+from skyhop_testbed.agent.samples import WITHOUT_TRAFFIC
 from skyhop_testbed.api import frame
 from skyhop_testbed.executor import keep
 from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, write_durably
@@ -185,6 +186,7 @@ def _write_telemetry(node: Node, local_run: LocalRun, file: Path) -> None:
     """Write the telemetry of a run's time in a separate process, as polars needs much memory."""
     command = [sys.executable, "-m", "skyhop_testbed.agent.samples", str(node.telemetry)]
     command += [node.name, str(local_run.start_ns), str(local_run.end_ns), str(file)]
+    command += [] if node.policy.shares_traffic else [WITHOUT_TRAFFIC]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TELEMETRY_PATIENCE_S, check=False

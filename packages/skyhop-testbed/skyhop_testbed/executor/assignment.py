@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.words import Backend, Network, Side
 
@@ -73,7 +74,7 @@ class Assignment:
     engine: str = "sim"
     image: str | None = None
     backend: Backend = Backend.PROCESS
-    network: Network = Network.HOST
+    network: Network = Network.INTERNET
     env: dict[str, str] = field(default_factory=dict)
     keep: list[str] = field(default_factory=lambda: ["*"])
     timeout_is_success: bool = False
@@ -87,6 +88,8 @@ class Assignment:
     inputs: str | None = None
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
+    fence: Fence = field(default_factory=Fence)
+    """What the program reaches, for the networks `internet` and `veth`."""
     kernel: KernelAccess | None = None
     signals: str | None = None
     """Directory of the socket on which the program reads signals."""
@@ -159,12 +162,15 @@ def _assignment(values: Mapping[str, Any]) -> Assignment:
         if name in known:
             known[name] = kind(known[name])
     known["limits"] = Limits(**known.get("limits", {}))
+    known["fence"] = Fence(**known.get("fence", {}))
     if known.get("kernel") is not None:
         known["kernel"] = KernelAccess(**known["kernel"])
     made = Assignment(**known)
-    for part in (made, made.limits, made.kernel):
+    for part in (made, made.limits, made.fence, made.kernel):
         if part is not None:
             _check_kinds(part)
+    made.fence.parsed_rules()
+    made.fence.ports()
     if sum(x is not None for x in (made.command, made.scenario, made.study)) != 1:
         raise ValueError("expected one of command, scenario and study")
     return made

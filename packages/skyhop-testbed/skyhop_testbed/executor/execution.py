@@ -24,7 +24,7 @@ from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
 from skyhop_testbed.executor.output import Output
 from skyhop_testbed.executor.result import CountedTraffic, Outcome, OutputSize, Result
-from skyhop_testbed.executor.sandbox import ProgramEnd
+from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop_testbed.executor.traffic import (
     NAMESPACE,
     SOCKETS,
@@ -32,11 +32,14 @@ from skyhop_testbed.executor.traffic import (
     Traffic,
     namespace_traffic,
 )
+from skyhop_testbed.executor.user_network import Namespaces, UserNetwork
 from skyhop_testbed.kernel.client import KernelClient
 from skyhop_testbed.words import Network, Reason, State
 
 POLL_S = 0.5
 """Interval in s at which limits and traffic are checked."""
+PORTS_S = 0.1
+"""Interval in s at which the listening ports of a run are looked at, if its fence allows any."""
 GRACE_S = 5.0
 """Time in s between SIGTERM and SIGKILL for a program that can no longer send packets."""
 GRACE_WITH_NETWORK_S = 0.8
@@ -90,6 +93,7 @@ class _Execution:
         self._clock, self._launcher = clock, launcher(assignment.backend, clock)
         self._work = directory / WORK
         self._kernel: KernelClient | None = None
+        self._network: UserNetwork | None = None
         self._program: Program | None = None
         self._sockets = SocketCounters()
         self._moved = Traffic()
@@ -125,6 +129,8 @@ class _Execution:
         finally:
             if self._kernel is not None:
                 self._kernel.close()
+            if self._network is not None:
+                self._network.close()
         finish(self._directory, self._assignment, self._journal, result, self._clock)
 
     def _deploy(self) -> None:
@@ -180,7 +186,11 @@ class _Execution:
         """Write `started` to the journal, then start the program."""
         assignment = self._assignment
         descriptors = (outputs[0].writes, outputs[1].writes)
-        attach_device = self._attach_device if assignment.network is Network.VETH else None
+        attach: dict[Network, AttachDevice] = {
+            Network.VETH: self._attach_device,
+            Network.INTERNET: self._attach_internet,
+        }
+        attach_device = attach.get(assignment.network)
         self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
             return self._launcher.start(assignment, self._work, descriptors, attach_device)
@@ -189,7 +199,11 @@ class _Execution:
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
 
-    def _attach_device(self, namespace: int) -> str | None:
+    def _attach_internet(self, namespaces: Namespaces) -> None:
+        """Connect the run's network namespace to the Internet."""
+        self._network = UserNetwork(self._directory, namespaces, self._assignment.fence)
+
+    def _attach_device(self, namespaces: Namespaces) -> str | None:
         """Request the run's device, and the job's kernel settings, from the kernel service.
 
         Returns:
@@ -201,7 +215,7 @@ class _Execution:
         try:
             self._kernel = KernelClient(access.socket)
             self._kernel.attach(
-                self._assignment.run, access.token, namespace, leoscope=access.leoscope
+                self._assignment.run, access.token, namespaces.network, leoscope=access.leoscope
             )
             return self._kernel.prepare(access)
         except SkyhopError as error:
@@ -217,9 +231,11 @@ class _Execution:
             selector.register(self._wakeup, selectors.EVENT_READ, self._on_signal)
             if self._kernel is not None:
                 selector.register(self._kernel, selectors.EVENT_READ, self._on_kernel_lost)
+            if self._network is not None:
+                selector.register(self._network, selectors.EVENT_READ, self._on_network_lost)
             checks, next_check = 0, self._clock.monotonic_s()
             while True:
-                left_s = next_check - self._clock.monotonic_s()
+                left_s = min(next_check - self._clock.monotonic_s(), self._port_check_s())
                 for key, _ in self._clock.select(selector, left_s):
                     if not key.data():
                         selector.unregister(key.fileobj)
@@ -233,11 +249,29 @@ class _Execution:
                     self._check(checks)
                     checks += 1
                     next_check = self._clock.monotonic_s() + POLL_S
+                self._open_ports()
                 next_check = min(next_check, self._next_change())
 
     def _next_change(self) -> float:
         """Return the monotonic time in s of the next deadline: the run's, or the SIGKILL's."""
         return self._deadline if self._kill_at is None else self._kill_at
+
+    def _port_check_s(self) -> float:
+        """Return the longest time in s until the program's listening ports are looked at."""
+        return PORTS_S if self._network is not None and self._assignment.fence.listen else POLL_S
+
+    def _open_ports(self) -> None:
+        """Open the ports on which the program listens."""
+        assert self._program is not None
+        if self._network is not None and self._stop is None:
+            try:
+                self._network.open_ports(self._program.network_process())
+            except RunError as error:
+                self._end(Outcome(State.FAILED, Reason.NEEDS, str(error)))
+
+    def _on_network_lost(self) -> bool:
+        self._end(Outcome(State.FAILED, Reason.NEEDS, "the run's network has ended"))
+        return False
 
     def _on_kernel_lost(self) -> bool:
         self._end(Outcome(State.FAILED, Reason.KERNEL, "the kernel service has ended"))
@@ -270,6 +304,9 @@ class _Execution:
         assert self._program is not None
         if self._assignment.network is Network.HOST:
             moved = self._sockets.read(self._program.processes())
+        elif is_last and self._network is not None:
+            # The executor still has the namespace open.
+            moved = self._network.counters() or Traffic()
         elif is_last and self._kernel is not None:
             # The kernel service still has the namespace open, which other processes can no longer
             # reach.
@@ -302,6 +339,9 @@ class _Execution:
         grace_s = GRACE_WITH_NETWORK_S
         if self._assignment.network is not Network.HOST:
             grace_s = GRACE_S
+            self._count_traffic()
+            if self._network is not None:
+                self._network.cut()
             if self._kernel is not None and not self._kernel.cut():
                 grace_s = GRACE_WITH_NETWORK_S
         self._kill_at = self._clock.monotonic_s() + grace_s

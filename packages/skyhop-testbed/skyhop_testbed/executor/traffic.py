@@ -66,11 +66,21 @@ def device_counters(net_dev: Path, device: str | None = None) -> Traffic | None:
         device: name of the device; `None` for all.
     """
     try:
-        lines = net_dev.read_text("ascii").splitlines()[2:]
+        text = net_dev.read_text("ascii")
     except (OSError, ValueError):
         return None
+    return parse_counters(text, device)
+
+
+def parse_counters(text: str, device: str | None = None) -> Traffic | None:
+    """Return the bytes of a device, or of all devices but the loopback.
+
+    Args:
+        text: content of /proc/net/dev.
+        device: name of the device; `None` for all. The result is `None` if it does not exist.
+    """
     moved = None if device else Traffic()
-    for line in lines:
+    for line in text.splitlines()[2:]:
         name, _, counters = line.partition(":")
         if name.strip() == device or (device is None and name.strip() != "lo"):
             numbers, before = counters.split(), moved or Traffic()

@@ -25,9 +25,10 @@ from skyhop_testbed.orchestrator.request_context import (
     RequestContext,
     as_json,
 )
+from skyhop_testbed.privacy import check_readable
 from skyhop_testbed.states import Change
 from skyhop_testbed.store.tables import job, job_file, job_node, node, run
-from skyhop_testbed.triggers.parse import parse
+from skyhop_testbed.triggers.parse import fields_in, parse
 from skyhop_testbed.words import ENDED, Reason, Role, Side, State
 
 
@@ -66,8 +67,23 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
             raise NotFoundError(f"there is no node {name}: skyhop testbed nodes lists them")
     if spec.server and not _address(ctx, spec.server):
         raise InputError(f"server: {spec.server} has no address; its owner gives it one")
+    _check_trigger(ctx, spec)
     others, booked = bookings(ctx, wanted, without=without)
     return check(Plan("", spec, ctx.now_ns), others, booked, now_ns=ctx.now_ns)
+
+
+def _check_trigger(ctx: RequestContext, spec: Job) -> None:
+    """Check that a job's trigger does not read an owner's traffic that the caller may not read.
+
+    Raises:
+        InputError: it does, on the node that the message names.
+    """
+    if spec.when.trigger is None:
+        return
+    fields = fields_in(spec.when.trigger)
+    for name in spec.nodes:
+        if not access.sees_traffic(ctx, name):
+            check_readable(name, fields)
 
 
 def check_job(ctx: RequestContext, text: str) -> Check:

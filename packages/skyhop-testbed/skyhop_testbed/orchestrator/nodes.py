@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop.telemetry import maps
 from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode, TriggerLine
+from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
@@ -25,6 +26,7 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.privacy import check_share, without_owners_traffic
 from skyhop_testbed.signals import Signals
 from skyhop_testbed.store.tables import (
     credential,
@@ -55,6 +57,9 @@ _POLICY = frozenset(
         "programs",
         "hours",
         "networks",
+        "reach",
+        "share",
+        "listen",
         "backends",
         "kernel",
         "data_cap_bytes_per_month",
@@ -135,6 +140,9 @@ def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument
                 f'policy: "{key[:40]}" is not known; there are {", ".join(sorted(_POLICY))}'
             )
     _check_signals(policy.get("signals"))
+    check_share(policy.get("share"))
+    check_reach(policy.get("reach"))
+    check_listen(policy.get("listen"))
     text = as_json(policy)
     if len(text) > _LONGEST_EVENT:
         raise InputError(f"policy: longer than {_LONGEST_EVENT:,} characters as JSON")
@@ -457,9 +465,19 @@ def trigger_evaluations(
     rows = ctx.all(query.order_by(trigger_log.c.id.desc()).limit(runs.row_limit(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [
-        TriggerLine(**{**json.loads(row["body"]), **{key: row[key] for key in keys}})
-        for row in rows
+        TriggerLine(**{**_evaluation(ctx, row), **{key: row[key] for key in keys}}) for row in rows
     ]
+
+
+def _evaluation(ctx: RequestContext, row: sa.RowMapping) -> Document:
+    """Return an evaluation, without the traffic of the node's owner if the caller may not see it.
+
+    A trigger that a caller submits reads no such traffic, but the owner may have shared it then.
+    """
+    body: Document = json.loads(row["body"])
+    if isinstance(body.get("inputs"), dict) and not access.sees_traffic(ctx, row["node"]):
+        body["inputs"] = without_owners_traffic(body["inputs"])
+    return body
 
 
 def is_busy(ctx: RequestContext, name: str) -> bool:

@@ -270,7 +270,8 @@ class Service:
         def act() -> BinaryIO:
             with self._orchestrator.reading(caller) as ctx:
                 nodes.get(ctx, query.node)
-            return archive.answer(query)
+                sees_traffic = access.sees_traffic(ctx, query.node)
+            return archive.answer(query if sees_traffic else archive.without_traffic(query))
 
         # Waiting for the lock here occupies no worker thread; the calls of agents need those.
         async with self._archive:

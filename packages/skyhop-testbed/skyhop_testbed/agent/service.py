@@ -166,7 +166,7 @@ class Agent:
             identity,
             db,
             on_order=self._on_order,
-            revision=lambda: self._node.schedule.revision,
+            follows=lambda: self._orders.follows(),
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
             clock=options.clock,
@@ -203,6 +203,7 @@ class Agent:
         self._runs.join(_LAST_STEPS_S)
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
+        node.guarded("telemetry", self._telemetry.store)
         node.link.close()
         node.db.close()
 
@@ -219,7 +220,7 @@ class Agent:
         """Run one iteration of the main loop."""
         guarded = self._node.guarded
         self._orders.execute_all()
-        sample = self._telemetry.store_new()
+        sample = self._telemetry.take_new()
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
@@ -229,3 +230,4 @@ class Agent:
             guarded(f"run {action.run}", lambda a=action: self._runs.apply(a))  # type: ignore[misc]
         self._telemetry.send_due()
         self._housekeeping.do_due()
+        self._node.db.flush()

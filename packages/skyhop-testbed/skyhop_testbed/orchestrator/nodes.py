@@ -15,7 +15,6 @@ from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode,
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
-from skyhop_testbed.orchestrator.planning import node_schedule, scheduled_job
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
     RunReport,
@@ -25,6 +24,7 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.orchestrator.schedules import node_schedule, scheduled_job
 from skyhop_testbed.store.tables import (
     credential,
     job,

@@ -56,7 +56,8 @@ class LocalRuns:
     # For decisions and measurements.
 
     def known(self) -> Mapping[str, KnownRun]:
-        """Return all runs in the form that `deciding` uses."""
+        """Return the runs that decisions need: those with work left, and those in the schedule."""
+        schedule = self._node.schedule
         return {
             local_run.key: KnownRun(
                 local_run.key,
@@ -66,9 +67,10 @@ class LocalRuns:
                 local_run.spec.overhead,
                 local_run.end_ns,
                 # A run of a job that has ended is no longer wanted.
-                local_run.is_made and local_run.job in self._node.schedule.jobs,
+                local_run.is_made and local_run.job in schedule.jobs,
             )
             for local_run in self
+            if not local_run.settled_ns or local_run.run in schedule.runs
         }
 
     def planned(self) -> list[PlannedRun]:

@@ -77,7 +77,7 @@ class ScheduleOrders:
         self._has_digest = asked.digest or ""
         self._looked: tuple[object, ...] = ()
         """Revision and settings at the last look at the runs."""
-        self._again_ns = 0
+        self.again_ns = 0
         """Time of the next look at the runs, if neither changes."""
 
     def due(self, ctx: RequestContext) -> tuple[api.OrderKind, _Schedule] | None:
@@ -91,7 +91,7 @@ class ScheduleOrders:
             self._revision = row["revision"]
             return api.OrderKind.SCHEDULE, node_schedule(ctx, row)
         looks = (row["revision"], ctx.settings)
-        if looks == self._looked and ctx.now_ns < self._again_ns:
+        if looks == self._looked and ctx.now_ns < self.again_ns:
             return None
         self._looked = looks
         change = self._change(ctx, row)
@@ -100,9 +100,9 @@ class ScheduleOrders:
     def _change(self, ctx: RequestContext, row: sa.RowMapping) -> ScheduleChange | None:
         until_ns, step_ends_ns = _horizon(ctx, self._name)
         runs = _runs(ctx, self._name, until_ns)
-        self._again_ns = step_ends_ns
+        self.again_ns = step_ends_ns
         if len(runs) == _MOST_RUNS:
-            self._again_ns = min(step_ends_ns, (ctx.now_ns + runs[-1].start_ns) // 2)
+            self.again_ns = min(step_ends_ns, (ctx.now_ns + runs[-1].start_ns) // 2)
         parts = _parts(ctx, row, runs)
         digests = digests_of(parts)
         made, before = Held(row["revision"], digest(digests), digests), self._held

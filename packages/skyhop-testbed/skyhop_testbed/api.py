@@ -16,6 +16,7 @@ import base64
 import binascii
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,8 +43,13 @@ from skyhop_testbed.words import JobKind, Reason, Role, ScavengerMode, Side, Sta
 LARGEST_REQUEST = 64 << 20
 LARGEST_PIECE = 1 << 20
 """Upper limits in bytes on a request's JSON, and on a piece of an upload."""
+PACKING = "deflate"
+"""Content encoding of compressed requests, which the orchestrator reads: zlib."""
 HEARTBEAT_S = 20.0
 """Longest time in s between two lines of a stream."""
+_PACK_LEVEL, _PACKED_SHARE = 6, 0.7
+"""Level of zlib; share of a body's length above which the body is sent as it is: base64 adds a third.
+"""
 
 
 def _decoded(value: object) -> object:
@@ -347,9 +353,14 @@ class Renew(Request):
 
 
 class Follow(Request):
-    """Revision of the schedule that the node has."""
+    """Revision of the schedule that the node has.
+
+    A node that reads differences also sends the digest of its schedule (`differences.digest`), or
+    "" to ask for the whole schedule. A node that sends no digest gets whole schedules only.
+    """
 
     revision: Int64 = 0
+    digest: str | None = None
 
 
 class Claim(NamedRun):
@@ -599,13 +610,15 @@ class Settings:
     reschedule_after_s: float = 1800.0
     """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
     """
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = 30.0
     missed_heartbeats: int | float = 3
     """Number of missed heartbeats after which a node counts as offline."""
     active_s: float = 600.0
     """Time since a node's last report up to which the node is listed as active."""
     lost_after_s: float = 600.0
     """Time after which a run is lost: both its end and its last event are longer ago."""
+    horizon_s: float = 86_400.0
+    """Time ahead for which nodes know their runs: they go on so long without the orchestrator."""
     late_s: float = 60.0
     """Delay after its planned start up to which a run may begin; later it is skipped."""
     telemetry_retention_s: float = 400 * 86_400.0
@@ -647,6 +660,8 @@ class OrderKind(StrEnum):
 
     SCHEDULE = "schedule"
     """Complete schedule of the node: it drops runs that are not in it."""
+    SCHEDULE_CHANGE = "schedule-change"
+    """Difference to the node's schedule, for nodes that read differences."""
     STOP = "stop"
     """Order to stop a run: node, run, reason."""
     TASK = "task"
@@ -661,6 +676,24 @@ class Order(Message):
     kind: OrderKind
     body: bytes
     signature: Base64
+    packed: Base64 = b""
+    """Body, compressed with zlib; `body` is empty then. Only nodes that read differences get it."""
+
+    @classmethod
+    def packing(cls, kind: OrderKind, body: bytes, signature: bytes) -> Order:
+        """Return an order whose body is compressed if that makes it shorter."""
+        packed = zlib.compress(body, _PACK_LEVEL)
+        if len(packed) > _PACKED_SHARE * len(body):
+            return cls(kind=kind, body=body, signature=signature)
+        return cls(kind=kind, body=b"", signature=signature, packed=packed)
+
+    def content(self) -> bytes:
+        """Return the bytes that are signed.
+
+        Raises:
+            InputError: the compressed body is damaged or too long.
+        """
+        return unpacked(self.packed, LARGEST_REQUEST) if self.packed else self.body
 
 
 class Grant(Message):
@@ -805,6 +838,22 @@ AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 
 
 # --- forms that both sides read and write ---
+
+
+def unpacked(packed: bytes, most: int) -> bytes:
+    """Return the content of bytes that zlib has compressed.
+
+    Raises:
+        InputError: the bytes are damaged, or have more than `most` bytes of content.
+    """
+    reader = zlib.decompressobj()
+    try:
+        content = reader.decompress(packed, most)
+    except zlib.error:
+        raise InputError("compressed bytes are damaged") from None
+    if not reader.eof:
+        raise InputError(f"compressed bytes are cut off, or have more than {most:,} bytes inside")
+    return content
 
 
 def read_object(content: bytes) -> dict[str, object]:

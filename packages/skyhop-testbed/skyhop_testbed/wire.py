@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import ssl
+import zlib
 from collections.abc import Iterator
 from typing import Any, Generic
 from urllib.parse import quote
@@ -18,7 +19,17 @@ from urllib.parse import quote
 import httpx
 from pydantic import ValidationError
 
-from skyhop_testbed.api import HEARTBEAT_S, A, ApiError, ErrorKind, Operation, Problem, Q, lines_of
+from skyhop_testbed.api import (
+    HEARTBEAT_S,
+    PACKING,
+    A,
+    ApiError,
+    ErrorKind,
+    Operation,
+    Problem,
+    Q,
+    lines_of,
+)
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0
@@ -26,6 +37,7 @@ _SILENCE_S = HEARTBEAT_S + 10.0
 _IDLE_S = 60.0
 """Time in s for which an idle connection is kept; the server keeps it longer."""
 _LONGEST_LINE = 80_000_000
+_PACKED_FROM_BYTES = 300
 
 
 def client_context(authority_pem: bytes, identity_pem: bytes | None = None) -> ssl.SSLContext:
@@ -97,10 +109,29 @@ class Wire:
         """Close all connections to the port."""
         self._http.close()
 
-    def call(self, operation: Operation[Q, A], request: Q, timeout_s: float = _TIMEOUT_S) -> A:
-        """Send a request; return its answer."""
+    def call(
+        self,
+        operation: Operation[Q, A],
+        request: Q,
+        timeout_s: float = _TIMEOUT_S,
+        *,
+        is_packed: bool = False,
+    ) -> A:
+        """Send a request; return its answer.
+
+        With `is_packed` a long body is compressed, which orchestrators read that send differences.
+        """
         with _translated():
             built = self._request(operation, request, timeout_s)
+            if is_packed and len(built.content) > _PACKED_FROM_BYTES:
+                headers = {"content-type": "application/json", "content-encoding": PACKING}
+                built = self._http.build_request(
+                    built.method,
+                    built.url,
+                    headers=headers,
+                    content=zlib.compress(built.content),
+                    timeout=timeout_s,
+                )
             response = _checked(self._http.send(built))
             return operation.adapter.validate_json(response.content)
 

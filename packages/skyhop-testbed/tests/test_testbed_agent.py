@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import json
 import os
@@ -10,6 +9,7 @@ import random
 import socket
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -253,10 +253,8 @@ def test_what_happens_while_nobody_answers_is_reported_afterwards(
 def kept_revision(agent: AgentProcess) -> int:
     row = None
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(agent.state / FILE)) as base:
-        row = base.execute("SELECT value FROM kept WHERE name = 'schedule'").fetchone()
-    if row is None:
-        return 0
-    return int(json.loads(base64.b64decode(json.loads(row[0])[0]))["revision"])
+        row = base.execute("SELECT packed FROM schedule_order ORDER BY n DESC").fetchone()
+    return 0 if row is None else int(json.loads(zlib.decompress(row[0]))["revision"])
 
 
 @pytest.mark.soak
@@ -433,7 +431,7 @@ def test_a_certificate_is_renewed_with_a_new_key(
         old,
         book,
         on_order=lambda _: None,
-        revision=lambda: 0,
+        follows=api.Follow,
         heartbeat_s=lambda: 1.0,
         say=said.append,
         clock=SYSTEM_CLOCK,

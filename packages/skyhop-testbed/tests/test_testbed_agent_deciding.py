@@ -306,17 +306,26 @@ def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
     made.reason = Reason.EXIT
     assert db.save_run(made, run_entry(made, 7, {"exit": 0}))
     db.put("fence", "3")
+    db.flush()
     again = AgentDb(tmp_path, 5 * S_NS)
     assert again.local_runs() == [made]
     ((seq, at_ns, kind, text),) = again.next_batch()
     assert (seq, at_ns, kind) == (5001, 7, "run")
     assert '"exit":0' in text
     again.acknowledge(seq)
+    assert again.next_batch() == []
+    again.trim_outbox()
+    again.flush()
     assert db.next_batch() == []
     assert again.get("fence") == "3"
-    # Numbers go on after the acknowledged reports.
+    # Numbers go on after the acknowledged reports, and after those that a killed agent has used.
     again.add(OutboxEntry(8, TelemetryReport([])))
-    assert again.next_batch()[0][0] == seq + 1
+    ((after, *_),) = again.next_batch()
+    assert after > seq
+    again.acknowledge(after)
+    third = AgentDb(tmp_path, 5 * S_NS)
+    third.add(OutboxEntry(9, TelemetryReport([])))
+    assert third.next_batch()[-1][0] > after
 
 
 def test_a_full_disk_makes_reports_wait_and_loses_none(tmp_path: Path) -> None:
@@ -345,6 +354,8 @@ def test_the_oldest_telemetry_goes_first_and_runs_never(
     db.save_run(local_run(), run_entry(local_run(), 1, {}))
     for number in range(10):
         db.add(OutboxEntry(number, TelemetryReport([])))
+        db.next_batch()
+    db.next_batch()
     db.trim_outbox()
     assert [(kind, at_ns) for _, at_ns, kind, _ in db.next_batch()] == [
         ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),

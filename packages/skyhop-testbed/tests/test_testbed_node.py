@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import socket
@@ -51,8 +50,8 @@ def told(node: NodeHere, kind: str) -> list[dict[str, Any]]:
 
 def kept_revision(node: NodeHere) -> int:
     assert node.agent is not None
-    text = node.agent._node.db.get("schedule")
-    return int(json.loads(base64.b64decode(json.loads(text)[0]))["revision"]) if text else 0
+    stored = node.agent._node.db.orders()
+    return int(json.loads(stored[-1].body)["revision"]) if stored else 0
 
 
 def test_a_run_begins_at_its_start_and_its_files_arrive(node: NodeHere) -> None:
@@ -76,11 +75,11 @@ def test_a_run_begins_at_its_start_and_its_files_arrive(node: NodeHere) -> None:
 
 def test_telemetry_has_each_second_once(node: NodeHere) -> None:
     node.start()
-    node.clock.advance(30)
+    node.clock.advance(65)
     times = [sample["time_ns"] for body in told(node, "telemetry") for sample in body["samples"]]
     begin_ns = times[0]
     assert times == [begin_ns + second * S_NS for second in range(len(times))]
-    assert len(times) >= 28
+    assert len(times) >= 60
 
 
 def test_what_a_run_came_to_is_said(node: NodeHere) -> None:

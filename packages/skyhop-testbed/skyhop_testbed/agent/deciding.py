@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Objection = tuple[Reason, str]
 _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
+_BEFORE_CLAIM = {State.PLANNED, State.ARMED}
 
 
 def key_of(run: str, side: Side) -> str:
@@ -146,7 +147,9 @@ def decide(now: Situation) -> list[Action]:
     stopped = {action.run for action in actions}
     # A run that was told to stop occupies the node until its program has ended.
     is_occupied = any(known.occupies_node(now.now_ns) for known in now.known.values())
-    for each in sorted(now.planned, key=lambda p: (p.start_ns, p.run)):
+    # A schedule has thousands of runs that only wait for their start.
+    due = [p for p in now.planned if p.start_ns <= now.now_ns or p.state not in _BEFORE_CLAIM]
+    for each in sorted(due, key=lambda p: (p.start_ns, p.run)):
         known = now.known.get(each.run)
         if not each.is_client or (known and known.state not in (State.PLANNED, State.ARMED)):
             continue
@@ -162,9 +165,12 @@ def decide(now: Situation) -> list[Action]:
 
 def _decide_stops(now: Situation) -> list[Action]:
     """Return `STOP` actions for runs that give way to the host or have left the schedule."""
+    known_runs = [each for each in now.known.values() if each.state in _WAITING | _WORKING]
+    if not known_runs:
+        return []
     wanted = {each.run for each in now.planned if each.state not in ENDED - {State.LOST}}
     actions = []
-    for known in now.known.values():
+    for known in known_runs:
         is_wanted = known.run in wanted or known.is_made
         if known.state in _WORKING and known.is_overhead and now.is_scavenged:
             why = "the host's own traffic comes first"

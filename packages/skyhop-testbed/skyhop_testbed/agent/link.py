@@ -27,6 +27,9 @@ _FINAL = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 _FINAL_WAIT_S = 60.0
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _CONTACT_S = 2.0
+_SLACK_SHARE, _MOST_SLACK_S = 0.2, 1.5
+"""Delay of a heartbeat, as a share of its interval and at most in s: telemetry that comes meanwhile
+makes it unnecessary."""
 _PATIENCE_S, _UPLOAD_PATIENCE_S = 20.0, 60.0
 """Longest waits in s for a peer that neither sends nor takes bytes."""
 
@@ -61,7 +64,7 @@ class Link:
         identity: this node's identity.
         db: the database; the reports in its outbox are sent.
         on_order: called with each order, in the thread that receives orders.
-        revision: returns the revision of the current schedule.
+        follows: returns the call that asks for orders after those that the node has.
         heartbeat_s: returns the longest time between two reports in s.
         say: function for log lines.
         clock: time and waiting.
@@ -73,13 +76,13 @@ class Link:
         db: AgentDb,
         *,
         on_order: Callable[[api.Order], None],
-        revision: Callable[[], int],
+        follows: Callable[[], api.Follow],
         heartbeat_s: Callable[[], float],
         say: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._db, self._on_order, self._clock = db, on_order, clock
-        self._revision, self._heartbeat_s, self._say = revision, heartbeat_s, say
+        self._follows, self._heartbeat_s, self._say = follows, heartbeat_s, say
         self._stopped = threading.Event()
         self._again = threading.Event()
         """Event that is set when reports succeed again after a failure: the call for orders is then
@@ -88,6 +91,8 @@ class Link:
         self._troubles: set[str] = set()
         self._orders: Lines[api.Order] | None = None
         self.is_connected = False
+        self._is_packing = False
+        """Whether the orchestrator reads compressed requests: it does if it sends differences."""
         self.wire = identity.open_wire()
         self._threads = [
             threading.Thread(target=self._follow, name="follow", daemon=True),
@@ -97,6 +102,12 @@ class Link:
     def connect(self, identity: Identity) -> None:
         """Open a connection with another identity; calls in progress end on the old one."""
         self.wire = identity.open_wire()
+        if self._orders is not None:
+            self._orders.cancel()
+
+    def follow_again(self) -> None:
+        """End the stream of orders, and ask for it again at once."""
+        self._again.set()
         if self._orders is not None:
             self._orders.cancel()
 
@@ -176,8 +187,7 @@ class Link:
             kind: ErrorKind | None = None
             began = self._clock.monotonic_s()
             try:
-                asked = api.Follow(revision=self._revision())
-                self._orders = self.wire.stream(api.FOLLOW, asked)
+                self._orders = self._open_orders()
                 for order in self._orders:
                     self._log_trouble("orders", None)
                     self.is_connected = True
@@ -192,6 +202,19 @@ class Link:
                 backoff.clear()
             self._clock.wait(self._again, backoff.next_s(kind))
             self._again.clear()
+
+    def _open_orders(self) -> Lines[api.Order]:
+        asked = self._follows()
+        try:
+            orders = self.wire.stream(api.FOLLOW, asked)
+            self._is_packing = asked.digest is not None
+            return orders
+        except ApiError as error:
+            if error.kind is not ErrorKind.INVALID or asked.digest is None:
+                raise
+        # An orchestrator before differences refuses the field that it does not know.
+        self._is_packing = False
+        return self.wire.stream(api.FOLLOW, api.Follow(revision=asked.revision))
 
     def _dispatch(self, order: api.Order) -> None:
         try:
@@ -222,7 +245,9 @@ class Link:
             if is_last:
                 return
             if self.is_connected:
-                self._clock.wait(self._db.has_reports, self._heartbeat_s())
+                every_s = self._heartbeat_s()
+                slack_s = min(_SLACK_SHARE * every_s, _MOST_SLACK_S)
+                self._clock.wait(self._db.has_reports, every_s + slack_s)
             else:
                 self._clock.wait(self._stopped, backoff.next_s(kind))
 
@@ -232,21 +257,20 @@ class Link:
         If it is empty already, the empty batch is a heartbeat.
         """
         while True:
-            self._db.has_reports.clear()
             rows = self._db.next_batch()
             events = [
                 api.Event(seq=seq, at_ns=at_ns, kind=kind, body=text)
                 for seq, at_ns, kind, text in rows
             ]
             batch = api.Batch(events=events, at_ns=self._clock.now_ns())
-            last = self.wire.call(api.REPORT, batch, _PATIENCE_S)
+            last = self.wire.call(api.REPORT, batch, _PATIENCE_S, is_packed=self._is_packing)
             if not rows:
                 return
             self._db.acknowledge(last)
             if last < rows[-1][0]:
                 said = f"the orchestrator accepted reports up to {last} only"
                 raise ApiError(ErrorKind.INTERNAL, said)
-            if not self._db.next_batch():
+            if not self._db.has_more():
                 return
 
     def _log_trouble(self, what: str, trouble: ApiError | None) -> None:

@@ -1,6 +1,6 @@
 """One side of one run on this node: a row of the agent's database.
 
-Each step of a run is written to the row before it is taken.
+Each step of a run is noted in the row before it is taken.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 
+from skyhop_testbed.agent.agent_db import Durability
 from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
@@ -55,7 +56,8 @@ class LocalRuns:
     # For decisions and measurements.
 
     def known(self) -> Mapping[str, KnownRun]:
-        """Return all runs in the form that `deciding` uses."""
+        """Return the runs that decisions need: those with work left, and those in the schedule."""
+        schedule = self._node.schedule
         return {
             local_run.key: KnownRun(
                 local_run.key,
@@ -65,9 +67,10 @@ class LocalRuns:
                 local_run.spec.overhead,
                 local_run.end_ns,
                 # A run of a job that has ended is no longer wanted.
-                local_run.is_made and local_run.job in self._node.schedule.jobs,
+                local_run.is_made and local_run.job in schedule.jobs,
             )
             for local_run in self
+            if not local_run.settled_ns or local_run.run in schedule.runs
         }
 
     def planned(self) -> list[PlannedRun]:
@@ -191,7 +194,9 @@ class LocalRuns:
 
     def _save(self, local_run: LocalRun, details: RunDetails | None = None) -> None:
         report = run_entry(local_run, self._clock.now_ns(), details or {})
-        self._node.db.save_run(local_run, *([] if local_run.is_silent else [report]))
+        reports = [] if local_run.is_silent else [report]
+        # No program has begun: after a power failure the node decides about the run again.
+        self._node.db.save_run(local_run, *reports, durability=Durability.WRITTEN)
 
     def follow_schedule(self) -> None:
         """Note which runs the new schedule lists that a trigger on this node has created."""
@@ -199,7 +204,7 @@ class LocalRuns:
             local_run = self._runs.get(run)
             if local_run is not None and local_run.is_made:
                 local_run.is_made = False
-                self._node.db.save_run(local_run)
+                self._node.db.save_run(local_run, durability=Durability.HELD)
 
     def clean(self) -> None:
         """Delete files and rows of runs with no work left."""

@@ -58,6 +58,8 @@ class Node:
     """Locks by name of a file in the input cache: one thread downloads the file, others wait for
     it.
     """
+    store_telemetry: Callable[[], None] = lambda: None
+    """Function that writes the newest samples to the store `telemetry`."""
 
     @property
     def name(self) -> str:

@@ -1,8 +1,9 @@
 """Execution of one side of one run, from its claim to the end of its upload; one thread per run.
 
-Every step is written to the database before it is taken, and every step but one can be repeated: a
-restarted agent continues where its predecessor was killed. The exception is the start of the
-program; the executor's own journal records whether it has happened (`executor.journal`).
+Every step is noted in the database before it is taken, and every step but one can be repeated: a
+restarted agent continues from the last step that was written before its predecessor was killed. The
+exception is the start of the program; the executor's own journal records whether it has happened
+(`executor.journal`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Unpack
 from skyhop.errors import RunError, SkyhopError
 from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
-from skyhop_testbed.agent.agent_db import OutboxEntry
+from skyhop_testbed.agent.agent_db import Durability, OutboxEntry
 from skyhop_testbed.agent.link import Backoff
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, boot_id
@@ -133,14 +134,14 @@ class Runner:
                 self.stop(None, "its client has ended")
                 return
             local_run.stop = Outcome(State.COMPLETE, None, "its client has ended")
-            self._node.db.save_run(local_run)
+            self._node.db.save_run(local_run, durability=Durability.WRITTEN)
         self._tell_executor()
 
     def take_answer(self, answer: ServerAnswer) -> None:
         """Record the reply of the server's node."""
         with self._lock:
             self.local_run.answer = answer
-            self._node.db.save_run(self.local_run)
+            self._node.db.save_run(self.local_run, durability=Durability.HELD)
         self._answered.set()
 
     def _main(self) -> None:
@@ -206,7 +207,7 @@ class Runner:
                 word = reason.value if reason else state.value
                 error = f"{word}: {details.get('text', '')}"
                 entries.append(_task_entry(local_run, self._clock.now_ns(), error))
-            self._node.db.save_run(local_run, *entries)
+            self._node.db.save_run(local_run, *entries, durability=_durability_of(state))
 
     def _check_closing(self) -> None:
         if self._node.closing.is_set():
@@ -232,7 +233,7 @@ class Runner:
                 local_run.is_granted = True
                 details: RunDetails = {"fence": local_run.fence, **_times(local_run)}
                 reports = [run_entry(local_run, now_ns, details)] if granted is None else []
-                self._node.db.save_run(local_run, *reports)
+                self._node.db.save_run(local_run, *reports, durability=Durability.HELD)
         if not self._is_new and now_ns > local_run.start_ns + late_ns:
             self._change_state(
                 State.SKIPPED, Reason.OFFLINE, text="the agent was away at its start"
@@ -476,7 +477,7 @@ class Runner:
             if done:
                 with self._lock:
                     local_run.is_uploaded = True
-                    self._node.db.save_run(local_run)
+                    self._node.db.save_run(local_run, durability=Durability.HELD)
                 break
             self._check_closing()
             if self._clock.now_ns() > local_run.keep_until_ns:
@@ -511,7 +512,7 @@ class Runner:
     def _settle(self) -> None:
         with self._lock:
             self.local_run.settled_ns = self._clock.now_ns()
-            self._node.db.save_run(self.local_run)
+            self._node.db.save_run(self.local_run, durability=Durability.HELD)
         if not (self._directory / RESULT_FILE).exists():
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -536,6 +537,18 @@ class Runner:
             report_task(self._node, self.local_run, f"{self.local_run.server}: {said}")
         else:
             report_task(self._node, self.local_run, None)
+
+
+def _durability_of(state: State) -> Durability:
+    """Return what a change to a state must survive.
+
+    The claim and the start of the program are synced before they are acted on. After a power
+    failure, the executor's files tell how far a run has come, so that a step between is repeated.
+    """
+    if state in ENDED:
+        return Durability.SYNCED
+    # The server's node starts only when the orchestrator knows that the client waits.
+    return Durability.WRITTEN if state is State.WAITING_SERVER else Durability.HELD
 
 
 def report_task(node: Node, local_run: LocalRun, error: str | None) -> None:

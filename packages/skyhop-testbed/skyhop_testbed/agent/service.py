@@ -173,7 +173,7 @@ class Agent:
             identity,
             db,
             on_order=self._on_order,
-            revision=lambda: self._node.schedule.revision,
+            follows=lambda: self._orders.follows(),
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
             clock=options.clock,
@@ -216,6 +216,7 @@ class Agent:
         node.guarded("signals", self._signals.close)
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
+        node.guarded("telemetry", self._telemetry.store)
         node.link.close()
         node.db.close()
 
@@ -232,7 +233,7 @@ class Agent:
         """Run one iteration of the main loop."""
         guarded = self._node.guarded
         self._orders.execute_all()
-        sample = self._telemetry.store_new()
+        sample = self._telemetry.take_new()
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
@@ -243,6 +244,7 @@ class Agent:
             guarded(f"run {action.run}", lambda a=action: self._runs.apply(a))  # type: ignore[misc]
         self._telemetry.send_due()
         self._housekeeping.do_due()
+        self._node.db.flush()
 
     def _serve_signals(self, sample: Sample | None) -> None:
         node = self._node

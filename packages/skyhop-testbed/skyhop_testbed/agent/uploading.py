@@ -126,6 +126,7 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> Manifest:
     files = list(_kept_files(directory))
     names = {entry["name"] for entry in files}
     if local_run.side is Side.CLIENT and keep.TELEMETRY in local_run.spec.run.keep:
+        node.store_telemetry()
         _write_telemetry(node, local_run, directory / TELEMETRY_FILE)
         _copy_map(node, directory / maps.FILE)
     for name in (*_outputs(directory), *_OF_TERMINAL):

@@ -138,4 +138,9 @@ async def _body(http: Request) -> bytes:
         content += piece
         if len(content) > api.LARGEST_REQUEST:
             raise InputError(f"a request is larger than {api.LARGEST_REQUEST:,} bytes")
+    encoding = http.headers.get("content-encoding", "")
+    if encoding == api.PACKING:
+        return api.unpacked(bytes(content), api.LARGEST_REQUEST)
+    if encoding not in ("", "identity"):
+        raise InputError(f"content encoding {encoding[:20]!a}: expected {api.PACKING}, or none")
     return bytes(content)

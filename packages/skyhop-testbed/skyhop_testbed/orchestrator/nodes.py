@@ -16,7 +16,6 @@ from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
-from skyhop_testbed.orchestrator.planning import node_schedule, scheduled_job
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
     RunReport,
@@ -26,6 +25,7 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.orchestrator.schedules import node_schedule, scheduled_job
 from skyhop_testbed.privacy import check_share, without_owners_traffic
 from skyhop_testbed.signals import Signals
 from skyhop_testbed.store.tables import (

@@ -1,7 +1,6 @@
 """Planning of runs: one run per occurrence of a job in the next fourteen days, and moved runs.
 
-This module also moves a preempted run of a job with `at` to another time, and writes the schedules
-of nodes. The calendar has its own
+This module also moves a preempted run of a job with `at` to another time. The calendar has its own
 types for reservations: `Plan` for an accepted job, `Booking` for a run whose time differs from its
 job's plan.
 """
@@ -20,22 +19,13 @@ from skyhop_testbed.calendar import Booking, Plan, nearest_slot, occurrences
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import Job, job_of
 from skyhop_testbed.orchestrator.request_context import RequestContext
-from skyhop_testbed.schedule import (
-    InputFile,
-    NodeSchedule,
-    NodeSettings,
-    ScheduledJob,
-    ScheduledRun,
-)
-from skyhop_testbed.store.tables import job, job_file, job_node, node, run, user
-from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Role, ScavengerMode, State
+from skyhop_testbed.store.tables import job, job_node, run
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, State
 
 _S_NS = 1_000_000_000
 AHEAD_NS = 14 * 86_400 * _S_NS
 _MAX_OCCURRENCES = 2_000
 """Upper limit on runs planned in one pass; further runs are planned in a later pass."""
-_MOST_RUNS = 2_000
-"""Upper limit on runs in one schedule; later schedules carry the later runs."""
 _RESERVING_STATES = [State.PLANNED.value, *(state.value for state in ACTIVE)]
 
 
@@ -230,46 +220,3 @@ def extend_plans(ctx: RequestContext) -> None:
         end_ns = spec_of(row).when.end
         if row["kind"] != JobKind.CRON or (end_ns is not None and end_ns <= ctx.now_ns):
             ctx.execute(sa.update(job).where(job.c.id == row["id"]).values(state="over"))
-
-
-def node_schedule(ctx: RequestContext, row: sa.RowMapping) -> NodeSchedule:
-    """Return a node's schedule: its unfinished runs, their jobs, its policy and the settings.
-
-    Runs in which the node is only the server are included, so that the node keeps their time free.
-    """
-    name, ended = row["name"], [state.value for state in ENDED]
-    mine = ctx.all(
-        sa.select(run, node.c.address.label("server_address"))
-        .join(node, node.c.name == run.c.server, isouter=True)
-        .where((run.c.client == name) | (run.c.server == name), run.c.state.notin_(ended))
-        .order_by(run.c.start_ns, run.c.id)
-        .limit(_MOST_RUNS)
-    )
-    settings = ctx.settings
-    return NodeSchedule(
-        node=name,
-        revision=row["revision"],
-        issued_ns=ctx.now_ns,
-        jobs={each: scheduled_job(ctx, each) for each in sorted({r["job"] for r in mine})},
-        runs=[ScheduledRun.model_validate(dict(each)) for each in mine],
-        policy=json.loads(row["policy"]),
-        scavenger_mode=ScavengerMode(row["scavenger_mode"]),
-        settings=NodeSettings(
-            heartbeat_s=settings.heartbeat_s,
-            late_s=settings.late_s,
-            reschedule_after_s=settings.reschedule_after_s,
-        ),
-    )
-
-
-def scheduled_job(ctx: RequestContext, name: str) -> ScheduledJob:
-    """Return a job, by its id, in the form that orders to nodes contain."""
-    row = ctx.first(sa.select(job, user.c.role).join(user).where(job.c.id == name))
-    assert row is not None
-    files = ctx.all(sa.select(job_file).where(job_file.c.job == name))
-    return ScheduledJob(
-        owner=row["owner"],
-        priv=row["role"] in (Role.ADMIN, Role.USER_PRIV),
-        spec=spec_of(row),
-        files={f["name"]: InputFile(size=f["size"], sha256=f["sha256"]) for f in files},
-    )

@@ -82,8 +82,12 @@ def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
         # The run ended early; the rest of its reserved time is free again.
         values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
     ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(**values))
-    if change.state in ENDED or before is State.LOST:
+    if before is State.LOST:
         ctx.bump_revision(nodes_of(row))
+    elif change.state in ENDED:
+        # The node that reports the end knows it.
+        reporter = ctx.caller.name if ctx.caller.role is Role.NODE else ""
+        ctx.bump_revision(nodes_of(row) - {reporter})
     return change.state
 
 

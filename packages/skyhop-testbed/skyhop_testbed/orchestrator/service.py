@@ -28,14 +28,15 @@ from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, 
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
+from skyhop_testbed.orchestrator.node_orders import NodeOrders
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
     NotFoundError,
     TooOftenError,
     UnknownCallerError,
-    as_json,
 )
+from skyhop_testbed.orchestrator.schedules import Held
 from skyhop_testbed.orchestrator.subscriptions import Subscriptions
 from skyhop_testbed.orchestrator.waiting import Wait
 from skyhop_testbed.words import ENDED, Role
@@ -56,6 +57,7 @@ class Service:
     def __init__(self, orchestrator: Orchestrator, wait: Wait) -> None:
         self._orchestrator, self._wait = orchestrator, wait
         self._subscriptions = Subscriptions(asyncio.get_running_loop())
+        self._held: dict[str, Held] = {}
         self._archive = asyncio.Semaphore(1)
         self._end = orchestrator.listen(self._subscriptions.notify)
         self._handlers: dict[str, Callable[[Caller, Any], Any]] = {
@@ -165,45 +167,15 @@ class Service:
 
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
-        revision, sent = message.revision, set[str]()
-        _LOG.info("node %s follows from revision=%s", caller.name, revision)
+        orders = NodeOrders(self._orchestrator, caller, message, self._held)
+        _LOG.info("node %s follows from revision=%s", caller.name, message.revision)
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
-                orders, revision = await asyncio.to_thread(self._orders, caller, revision, sent)
-                for order in orders or [None]:
+                for order in await asyncio.to_thread(orders.due) or [None]:
                     _LOG.debug("node %s: order %s", caller.name, order and order.kind)
                     yield order
                 await self._wait(changed, api.HEARTBEAT_S)
-
-    def _orders(
-        self, caller: Caller, revision: int, sent: set[str]
-    ) -> tuple[list[api.Order | None], int]:
-        """Return a node's orders that it does not have yet, and its schedule's revision.
-
-        `sent` holds the tasks and results that were sent on this stream.
-        """
-        orders: list[api.Order | None] = []
-        with self._orchestrator.reading(caller) as ctx:
-            now, schedule = nodes.schedule(ctx, caller.name)
-            if now != revision:
-                orders.append(self._signed(api.OrderKind.SCHEDULE, schedule))
-            for task in nodes.tasks(ctx, caller.name):
-                if task["task"] not in sent:
-                    sent.add(task["task"])
-                    orders.append(self._signed(api.OrderKind.TASK, task))
-            for result in nodes.results(ctx, caller.name):
-                if str(result["run"]) not in sent:
-                    sent.add(str(result["run"]))
-                    body = {"node": caller.name, **result}
-                    orders.append(self._signed(api.OrderKind.TASK_RESULT, body))
-        return orders, now
-
-    def _signed(self, kind: api.OrderKind, values: object) -> api.Order:
-        body = as_json(values).encode()
-        return api.Order(
-            kind=kind, body=body, signature=self._orchestrator.authority.sign_order(body)
-        )
 
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""

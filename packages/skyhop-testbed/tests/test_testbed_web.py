@@ -39,6 +39,7 @@ from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop_testbed.states import Change
 from skyhop_testbed.store import tables
 from skyhop_testbed.web import drawings, figure
+from skyhop_testbed.orchestrator.page_port import PagePort
 from skyhop_testbed.web.app import make_app
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.guard import LARGEST_FORM
@@ -145,7 +146,7 @@ def fill(directory: Path) -> Testbed:
         nodes.put(ctx, api.PutNode(name="ams-1", address="192.0.2.7"))
         nodes.set_policy(ctx, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
     _add_job(bed, directory)
-    bed.app = make_app(orchestrator)
+    bed.app = make_app(orchestrator, PagePort(orchestrator))
     return bed
 
 
@@ -208,7 +209,7 @@ def own(filled: Testbed, tmp_path: Path) -> Iterator[Testbed]:
         directory=directory,
         orchestrator=orchestrator,
         clock=clock,
-        app=make_app(orchestrator),
+        app=make_app(orchestrator, PagePort(orchestrator)),
         clients={},
     )
     yield made

@@ -66,7 +66,8 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="Address for agents.")
     ] = "127.0.0.1:7401",
     web: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address of the web pages.")
+        str,
+        typer.Option(metavar="HOST:PORT", help='Address of the web pages; "" for no pages.'),
     ] = "127.0.0.1:7480",
     name: Annotated[
         list[str] | None,
@@ -105,10 +106,9 @@ def serve(
         written = testbed_admin.write_first_credential(orchestrator, f"{public}:{ports.users}")
         if written:
             print_note(f"the administrator's credential: {written}")
+        said = f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}"
         print(
-            f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}, "
-            f"the page at https://{public}:{ports.web}",
-            flush=True,
+            f"{said}, the page at https://{public}:{ports.web}" if ports.web else said, flush=True
         )
 
     with until_signal():

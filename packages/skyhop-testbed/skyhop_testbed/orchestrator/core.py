@@ -29,7 +29,46 @@ from skyhop_testbed.words import Role
 _DAY_NS = 86_400 * 1_000_000_000
 
 
-class Orchestrator:
+class View:
+    """What an orchestrator has stored, to read: database, files of runs, telemetry.
+
+    The process of the web pages has a view only, of the directory of a running orchestrator.
+
+    Args:
+        directory: directory of keys, files, telemetry and tables.
+        database: the opened database.
+        clock: source of the time for all decisions and rate limits.
+    """
+
+    def __init__(self, directory: Path, database: Database, clock: Clock) -> None:
+        self.directory = directory
+        self.database = database
+        self.clock = clock
+        self.rates = RateLimiter(clock)
+        self.uploads = Uploads(directory / "runs")
+        self.telemetry = Store(directory / "telemetry")
+
+    @property
+    def authority_pem(self) -> bytes:
+        """Certificate of the testbed's authority, PEM."""
+        return (self.directory / "keys" / "authority.pem").read_bytes()
+
+    def now_ns(self) -> int:
+        """Return UTC in nanoseconds since 1970."""
+        return self.clock.now_ns()
+
+    def now(self) -> dt.datetime:
+        """Return the time as a timezone-aware datetime, for certificates."""
+        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
+
+    @contextmanager
+    def reading(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a read-only request context."""
+        with self.database.reading() as connection:
+            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+
+
+class Orchestrator(View):
     """An orchestrator with its opened state directory and database.
 
     Args:
@@ -48,36 +87,17 @@ class Orchestrator:
         *,
         clock: Clock,
     ) -> None:
-        self.directory = directory
-        self.clock = clock
-        self.rates = RateLimiter(clock)
         _make(directory)
         # Open the database first: if that fails, no keys are generated.
-        self.database: Database = open_database(directory / "testbed.sqlite")
+        super().__init__(directory, open_database(directory / "testbed.sqlite"), clock)
         try:
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
         except BaseException:
             self.database.close()
             raise
         self.objects = directory / "objects"
-        self.uploads = Uploads(directory / "runs")
-        self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
-
-    def now_ns(self) -> int:
-        """Return UTC in nanoseconds since 1970."""
-        return self.clock.now_ns()
-
-    def now(self) -> dt.datetime:
-        """Return the time as a timezone-aware datetime, for certificates."""
-        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
-
-    @contextmanager
-    def reading(self, caller: Caller) -> Iterator[RequestContext]:
-        """Open a read-only request context."""
-        with self.database.reading() as connection:
-            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:

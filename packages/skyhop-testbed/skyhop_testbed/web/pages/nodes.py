@@ -146,7 +146,7 @@ def set_scavenger(request: PageRequest) -> Response:
     """Set the scavenger mode of a node: whether its runs yield to the host's own traffic."""
     name = request.path_param("node")
     mode = request.form_field("mode")
-    request.perform(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
+    request.change(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
     return request.redirect(f"/nodes/{name}", "scavenger")
 
 
@@ -159,7 +159,7 @@ def set_policy(request: PageRequest) -> Response:
             json.dumps(policy)
         except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
-        request.perform(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
+        request.change(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
     except InputError as error:
         if type(error) is not InputError:
             raise

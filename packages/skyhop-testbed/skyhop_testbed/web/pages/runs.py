@@ -166,14 +166,14 @@ def abort(request: PageRequest) -> Response:
     """Abort a run, and redirect to its page."""
     name = request.path_param("run")
     why = request.form_field("why")[:200]
-    request.perform(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
+    request.change(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
     return request.redirect(f"/runs/{name}", "aborted")
 
 
 def reschedule(request: PageRequest) -> Response:
     """Move a run to the nearest free time, and redirect to the run that replaces it."""
     name = request.path_param("run")
-    made = request.perform(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
+    made = request.change(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
     return request.redirect(f"/runs/{made.id}", "rescheduled")
 
 

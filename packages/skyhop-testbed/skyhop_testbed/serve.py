@@ -17,10 +17,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from starlette.applications import Starlette
+
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.errors import SkyhopError
 from skyhop_testbed.addresses import is_loopback, listening_address
 from skyhop_testbed.orchestrator.connections import (
+    Budget,
     Limits,
     agents_limits,
     raise_descriptor_limit,
@@ -31,6 +34,8 @@ from skyhop_testbed.orchestrator.https import HttpsServer, bound
 from skyhop_testbed.orchestrator.page_port import PagePort
 from skyhop_testbed.orchestrator.service import Service
 from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
+from skyhop_testbed.orchestrator.watch import Watch
+from skyhop_testbed.orchestrator.webhooks import Sender, post
 from skyhop_testbed.web.supervision import PageProcess, starter
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +43,7 @@ _TICK_S = 15.0
 _TIDY_EVERY = 240
 _OF_PAGES = Limits(most=64, most_of_peer=64, most_handshakes=64, new_per_s=1000.0)
 """Limits of the Unix socket of the process of the web pages."""
+_OF_METRICS = Limits(most=16, most_of_peer=8, most_handshakes=8, new_per_s=10.0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Addresses:
     agents: str = "127.0.0.1:7401"
     web: str = "127.0.0.1:7480"
     """Address of the web pages; "" for none."""
+    metrics: str = ""
+    """Address of the metrics; "" for none."""
 
     def __post_init__(self) -> None:
         """Check the form of the addresses, before the state directory is created.
@@ -71,6 +79,8 @@ class BoundPorts:
     agents: int
     web: int
     """Port of the web pages; 0 if they are off."""
+    metrics: int = 0
+    """Port of the metrics; 0 if they are off."""
 
 
 def serve(
@@ -116,21 +126,52 @@ async def _serve(
     )
     users.start(listeners["users"])
     agents.start(listeners["agents"])
-    async with contextlib.AsyncExitStack() as pages:
-        web = listeners.get("web")
-        if web is not None:
-            await pages.enter_async_context(_pages(orchestrator, web, stopping))
-        ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
+    budgets = {"users": users.budget, "agents": agents.budget}
+    sender = Sender(orchestrator, post)
+    async with contextlib.AsyncExitStack() as stack:
+        pages = None
+        if "web" in listeners:
+            made = _pages(orchestrator, listeners["web"], stopping)
+            pages = await stack.enter_async_context(made)
+        if "metrics" in listeners:
+            app = _metrics_app(orchestrator, budgets, pages)
+            server = HttpsServer(app, *pair, limits=_OF_METRICS)
+            server.start(listeners["metrics"])
+            stack.push_async_callback(server.stop)
+        watch = Watch(orchestrator, sender, lambda: pages.failures if pages else 0)
+        tasks = [
+            asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop, watch)),
+            asyncio.create_task(sender.run(stopping, wait_in_loop)),
+        ]
         ports = {name: int(each.getsockname()[1]) for name, each in listeners.items()}
         if ready is not None:
             ready(BoundPorts(**{"web": 0, **ports}))
         _LOG.info("serves users at %s, agents at %s", ports["users"], ports["agents"])
         await stopping.wait()
         service.close()
-        ticking.cancel()
+        for each in tasks:
+            each.cancel()
         await asyncio.gather(users.stop(), agents.stop())
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticking
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _metrics_app(
+    orchestrator: Orchestrator, budgets: dict[str, Budget], pages: PageProcess | None
+) -> Starlette:
+    from skyhop_testbed.orchestrator import metrics
+
+    def ports() -> dict[str, metrics.PortNumbers]:
+        found = {
+            name: metrics.PortNumbers(each.open, each.accepted, each.ended)
+            for name, each in budgets.items()
+        }
+        told = pages.report if pages else None
+        if told is not None:
+            found["web"] = metrics.PortNumbers(told.open, told.accepted, told.ended)
+        return found
+
+    made = metrics.Metrics(orchestrator, ports, lambda: pages.starts if pages else 0)
+    return metrics.make_app(made, metrics.read_token(orchestrator.directory))
 
 
 @contextlib.asynccontextmanager
@@ -159,30 +200,39 @@ async def _pages(
             await server.stop()
 
 
-async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait) -> None:
+async def _tick(
+    orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait, watch: Watch
+) -> None:
     """Do the periodic housekeeping until the service stops."""
     from skyhop.telemetry.tidying import tidy_in_subprocess
 
     count = 0
     while not stopping.is_set():
+        has_failed = True
         try:
             await asyncio.to_thread(orchestrator.tick)
             # Compaction of a day's telemetry needs much memory, which a subprocess returns when it
             # ends.
             if count % _TIDY_EVERY == 0:
                 await asyncio.to_thread(tidy_in_subprocess, orchestrator.directory / "telemetry")
+            has_failed = False
         except SkyhopError as error:
             _LOG.error("%s", error)
         except Exception:
             # One failure does not end the service: the next round may succeed.
             _LOG.exception("a round of housekeeping failed")
+        try:
+            await watch.look(has_failed=has_failed)
+        except Exception:
+            _LOG.exception("the look for alerts failed")
         count += 1
         await wait(stopping, _TICK_S)
 
 
 def local_only_note(addresses: Addresses, names: list[str]) -> str | None:
     """Return a note if others know the testbed by a name, but only this machine reaches it."""
-    closed = [f"--{name}" for name, each in addresses.given().items() if is_loopback(each)]
+    opened = {name: each for name, each in addresses.given().items() if name != "metrics"}
+    closed = [f"--{name}" for name, each in opened.items() if is_loopback(each)]
     known = [name for name in names if not is_loopback(f"{name}:0")]
     if not closed or not known:
         return None

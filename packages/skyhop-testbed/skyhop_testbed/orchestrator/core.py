@@ -98,13 +98,17 @@ class Orchestrator(View):
         self.objects = directory / "objects"
         self._telemetry_lock = threading.Lock()
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
+        self.observe_write: Callable[[float], object] = lambda _: None
+        """Called with the duration of each write transaction in s, for metrics."""
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:
         """Open a request context for writing; commit on exit, then notify the listeners."""
+        begun_s = self.clock.monotonic_s()
         with self.database.writing() as connection:
             ctx = RequestContext(connection, self.now_ns(), caller, settings_of(connection))
             yield ctx
+        self.observe_write(self.clock.monotonic_s() - begun_s)
         for act in ctx.after_commit:
             act()
         if ctx.changed_nodes or ctx.changed_runs:

@@ -22,7 +22,7 @@ from skyhop_testbed.store.tables import metadata
 _BUSY_MS = 20_000
 _CONNECTIONS = 16
 """Connections that are kept; as many again may be open for a while."""
-VERSION = 1
+VERSION = 2
 """Version of the tables, in the file's `user_version`; 0 is a file without tables."""
 
 
@@ -73,7 +73,7 @@ def _first_line(error: SQLAlchemyError) -> str:
 
 
 def open_database(file: Path) -> Database:
-    """Open a database; make its tables if the file has none.
+    """Open a database; make its tables, or those that the file of an older version lacks.
 
     Raises:
         InputError: a newer skyhop made the tables.
@@ -116,7 +116,7 @@ def _make_tables(connection: Connection, file: Path) -> None:
     version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     if version > VERSION:
         raise InputError(f"{file}: made by a newer skyhop, or not a skyhop database")
-    if version == 0:
+    if version < VERSION:
         metadata.create_all(connection)
         connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
 

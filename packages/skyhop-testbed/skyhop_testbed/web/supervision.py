@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.orchestrator.page_port import PagePort
+from skyhop_testbed.orchestrator.page_port import PagePort, Report
 from skyhop_testbed.orchestrator.waiting import Wait
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +61,11 @@ class PageProcess:
         self.failures = 0
         """Number of processes in a row that ended soon after their start."""
         self.starts = 0
+
+    @property
+    def report(self) -> Report | None:
+        """Latest report of the process."""
+        return self._port.report
 
     async def supervise(self, stopping: asyncio.Event) -> None:
         """Keep the process running until the service stops; then end it."""

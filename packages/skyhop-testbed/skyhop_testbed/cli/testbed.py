@@ -388,12 +388,12 @@ def run(
         if wait:
             for found in testbed.watch(name):
                 if not as_json:
-                    print_events(found.events[shown:])
+                    print_events(found.events, shown)
                     shown = len(found.events)
     if as_json:
         print_json(found)
     else:
-        print_events(found.events[shown:])
+        print_events(found.events, shown)
         files = [{"side": f.side, "file": f.name, "bytes": f.size} for f in found.files]
         if files:
             print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")

@@ -74,6 +74,10 @@ _PAGES: dict[str, tuple[Page | None, Page | None]] = {
 """Routes for logged-in users: by path, the handlers of GET and POST."""
 
 
+_SLOW = (nodes.history, nodes.figure, runs.report, runs.figure, runs.telemetry)
+"""Handlers that wait for drawings."""
+
+
 def make_app(orchestrator: View, changes: Changes) -> Starlette:
     """Return the ASGI application of an orchestrator's pages, to be served over TLS.
 
@@ -91,7 +95,7 @@ def make_app(orchestrator: View, changes: Changes) -> Starlette:
     for pages, is_open in ((_OPEN, True), (_PAGES, False)):
         for address, (shown, done) in pages.items():
             if shown is not None:
-                answer = endpoint(state, shown, is_open=is_open)
+                answer = endpoint(state, shown, is_open=is_open, is_slow=shown in _SLOW)
                 routes.append(Route(address, answer, methods=["GET"]))
             if done is not None:
                 answer = endpoint(state, done, is_open=is_open)

@@ -40,8 +40,9 @@ from skyhop_testbed.web.rendering import Renderer
 from skyhop_testbed.web.session import Session
 
 _MOST_FIELDS, _MOST_FILES = 200, 100
-_THREADS = 6
-"""Upper limit on concurrent page handlers; each may hold a connection of the database pool."""
+_THREADS, _SLOW_THREADS = 6, 4
+"""Upper limits on concurrent page handlers, and on those that wait for drawings; each may hold a
+connection of the database pool."""
 
 _LOG = logging.getLogger(__name__)
 Page = Callable[["PageRequest"], Response]
@@ -58,6 +59,7 @@ class AppState:
     drawings: Drawings
     recent: RecentTelemetry
     threads: anyio.CapacityLimiter | None = None
+    slow_threads: anyio.CapacityLimiter | None = None
 
 
 @dataclass
@@ -149,25 +151,33 @@ class PageRequest:
 
 
 def endpoint(
-    state: AppState, handler: Page, *, is_open: bool = False
+    state: AppState, handler: Page, *, is_open: bool = False, is_slow: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the ASGI endpoint for a handler.
 
     The endpoint authenticates the user, checks the CSRF token, calls the handler, and turns
     exceptions into error pages.
+
+    Args:
+        state: objects of all requests.
+        handler: the page's handler.
+        is_open: whether it needs no login.
+        is_slow: whether it waits for drawings, which then does not delay other pages.
     """
 
     async def answer(http: Request) -> Response:
         request = PageRequest(state, http)
         if state.threads is None:
             state.threads = anyio.CapacityLimiter(_THREADS)
+            state.slow_threads = anyio.CapacityLimiter(_SLOW_THREADS)
         try:
             await anyio.to_thread.run_sync(_authenticate, request, limiter=state.threads)
             if request.session is None and not is_open:
                 raise UnknownCallerError("log in first")
             if http.method == "POST":
                 await _read_form(request)
-            return await anyio.to_thread.run_sync(handler, request, limiter=state.threads)
+            limiter = state.slow_threads if is_slow else state.threads
+            return await anyio.to_thread.run_sync(handler, request, limiter=limiter)
         except (SkyhopError, HTTPException, ClientDisconnect) as error:
             return refused(request, error)
         except Exception:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from skyhop.errors import InputError
 from skyhop_testbed import api
 from skyhop_testbed.keys import fingerprint
-from skyhop_testbed.orchestrator import accounts
+from skyhop_testbed.orchestrator import accounts, alerts, webhooks
 from skyhop_testbed.orchestrator import nodes as node_records
 from skyhop_testbed.web import queries
 from skyhop_testbed.web.page_request import PageRequest
@@ -29,7 +29,10 @@ def show(request: PageRequest) -> Response:
             "invitations": len(queries.invitations(ctx)),
         }
         log = queries.audit_log(ctx, limit=10)
-    return request.render("admin.html", title="Administration", counts=counts, log=log)
+        told = alerts.listing(ctx, ended=True, limit=20)
+        hooks = webhooks.listing(ctx)
+    values = {"counts": counts, "log": log, "alerts": told, "webhooks": hooks}
+    return request.render("admin.html", title="Administration", **values)
 
 
 def users(request: PageRequest) -> Response:

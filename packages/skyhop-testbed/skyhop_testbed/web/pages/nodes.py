@@ -101,7 +101,9 @@ def history(request: PageRequest) -> Response:
         found = series(request, name, begin_ns, end_ns)
     except (InputError, RunError) as error:
         problem = str(error)
-    limits = (begin_ns / _S_NS, end_ns / _S_NS)
+    # A young node's telemetry fills the axis.
+    first_s = found["time_s"][0] if found and found["time_s"] else None
+    limits = (max(begin_ns / _S_NS, first_s or 0.0), end_ns / _S_NS)
     seen = request.orchestrator.telemetry.map_file(name)
     return request.render(
         "history.html",

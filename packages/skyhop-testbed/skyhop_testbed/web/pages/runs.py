@@ -10,9 +10,10 @@ from starlette.responses import FileResponse, Response
 
 from skyhop.errors import InputError, RunError
 from skyhop_testbed import api
+from skyhop_testbed.event_details import without_repetitions
 from skyhop_testbed.orchestrator import access, nodes, runs
 from skyhop_testbed.orchestrator.request_context import NotFoundError
-from skyhop_testbed.web import queries
+from skyhop_testbed.web import queries, reasons
 from skyhop_testbed.web.page_request import PageRequest
 from skyhop_testbed.web.pages.nodes import charts, series
 from skyhop_testbed.web.pages.pictures import picture
@@ -133,6 +134,8 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, object]
     return {
         "title": f"Run of {run.job_name.partition('~')[0]}",
         "run": run,
+        "details": without_repetitions(each.details for each in run.events),
+        "why": reasons.why(run, files),
         "has_ended": run.state in ENDED,
         "is_users": is_users,
         "may_move": is_users and run.kind == JobKind.AT and run.state == State.PLANNED,

@@ -155,7 +155,7 @@ class EventKind(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What an alert is about: a node, or the orchestrator itself."""
+    """Kind of an alert: the trouble of a node, or of the orchestrator itself."""
 
     NODE_SILENT = "node-silent"
     NODE_DISK = "node-disk"

@@ -337,7 +337,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     status = 200
 
     def do_POST(self) -> None:
-        """Take a message."""
+        """Take a message, with a long response."""
         body = self.rfile.read(int(self.headers["content-length"]))
         type(self).seen.append((self.headers.get("authorization", ""), body))
         self.send_response(self.status)
@@ -346,7 +346,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"x" * 100_000)
 
     def log_message(self, *_: Any) -> None:
-        """Print nothing."""
+        """Print nothing about a request."""
 
 
 @pytest.mark.integration

@@ -292,12 +292,12 @@ class Fake:
             self.end.set()
 
     def terminate(self) -> None:
-        """Take SIGTERM."""
+        """Take SIGTERM, and end."""
         self.signals.append("term")
         self._finish(-15)
 
     def kill(self) -> None:
-        """Take SIGKILL."""
+        """Take SIGKILL, and end."""
         self.signals.append("kill")
         self._finish(-9)
 

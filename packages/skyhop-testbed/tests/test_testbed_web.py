@@ -223,8 +223,9 @@ def test_a_failed_run_says_why_and_shows_its_details_once(own: Testbed) -> None:
     traffic = {"rx_bytes": 12_345_678, "tx_bytes": 999}
     result = {"exit": 3, "traffic": traffic, "began_ns": S, "ended_ns": 3 * S, "partial": False}
     with own.orchestrator.writing(Caller("bob", Role.USER_PRIV)) as ctx:
-        made = jobs.submit(ctx, job("fails", 'at = "now"'), {}, own.directory)
+        made = jobs.submit(ctx, job("fails", 'at = "2026-11-30T12:30:00Z"'), {}, own.directory)
         run = runs.listing(ctx, of_job=made.id)[0].id
+    own.now_ns += HOUR // 2
     states = (State.CLAIMED, State.EXECUTING, State.FINISHING, State.FAILED)
     with own.orchestrator.writing(Caller("bcn-1", Role.NODE)) as ctx:
         for state in states:

@@ -26,6 +26,8 @@ _KEPT_NS = 180 * _DAY_NS
 """Time for which alerts that are over are kept."""
 _MOST_WAITING = 10_000
 """Upper limit on messages that webhooks have not taken yet; further ones are not made."""
+_AUTHORITY_DAYS = 180.0
+"""Time in days that the rotation of the authority may take in all nodes."""
 FAILED_ROUNDS, FAILED_PAGES = 3, 3
 """Number of failures in a row from which on housekeeping and the pages' process are an alert."""
 
@@ -48,7 +50,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a round has found about one subject."""
+    """Result of a look at one subject: good, bad or between."""
 
     kind: AlertKind
     subject: str
@@ -65,9 +67,11 @@ def findings(ctx: RequestContext, facts: Facts) -> list[Finding]:
 def _of_orchestrator(ctx: RequestContext, facts: Facts) -> Iterable[Finding]:
     yield _disk(ctx, "", facts.disk_free_bytes)
     said, expires_ns = "the server's certificate", facts.server_expires_ns
-    yield _certificate(ctx, AlertKind.SERVER_CERTIFICATE, "", said, expires_ns)
+    days = ctx.settings.alert_certificate_days
+    yield _certificate(ctx, AlertKind.SERVER_CERTIFICATE, "", said, expires_ns, limit=days)
     said, expires_ns = "the authority's certificate", facts.authority_expires_ns
-    yield _certificate(ctx, AlertKind.AUTHORITY_CERTIFICATE, "", said, expires_ns)
+    days = max(days, _AUTHORITY_DAYS)
+    yield _certificate(ctx, AlertKind.AUTHORITY_CERTIFICATE, "", said, expires_ns, limit=days)
     said = f"housekeeping has failed {facts.failed_rounds} times in a row: see the log"
     yield Finding(AlertKind.HOUSEKEEPING, "", facts.failed_rounds >= FAILED_ROUNDS, said)
     said = "the process of the web pages ends again and again: see the log"
@@ -99,7 +103,8 @@ def _of_nodes(ctx: RequestContext, facts: Facts) -> Iterable[Finding]:
         yield silent
         expires_ns = certificates.get(name, 0)
         said = f"{name}: its certificate"
-        yield _certificate(ctx, AlertKind.NODE_CERTIFICATE, name, said, expires_ns)
+        days = ctx.settings.alert_certificate_days
+        yield _certificate(ctx, AlertKind.NODE_CERTIFICATE, name, said, expires_ns, limit=days)
         if silent.is_bad is False:
             # What a silent node has reported last says nothing about the present.
             yield from _of_health(ctx, name, health)
@@ -137,9 +142,10 @@ def _disk(ctx: RequestContext, name: str, free_bytes: float) -> Finding:
 
 
 def _certificate(
-    ctx: RequestContext, kind: AlertKind, subject: str, what: str, expires_ns: int
+    ctx: RequestContext, kind: AlertKind, subject: str, what: str, expires_ns: int, *, limit: float
 ) -> Finding:
-    days, limit = (expires_ns - ctx.now_ns) / _DAY_NS, ctx.settings.alert_certificate_days
+    """Return whether a certificate ends in less than `limit` days."""
+    days = (expires_ns - ctx.now_ns) / _DAY_NS
     said = f"{what} ends in {days:.0f} days" if days > 0 else f"{what} has ended"
     return Finding(
         kind, subject, True if days < limit else None if days < limit + 1 else False, said

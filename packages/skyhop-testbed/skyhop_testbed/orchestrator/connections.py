@@ -98,7 +98,7 @@ def peer_of(address: str) -> str:
 
 
 class Stage(StrEnum):
-    """What a connection does."""
+    """Stage of a connection."""
 
     HANDSHAKE = "handshake"
     WAITING = "waiting"

@@ -30,7 +30,7 @@ _DAY_NS = 86_400 * 1_000_000_000
 
 
 class View:
-    """What an orchestrator has stored, to read: database, files of runs, telemetry.
+    """Stored state of an orchestrator, to read: database, files of runs, telemetry.
 
     The process of the web pages has a view only, of the directory of a running orchestrator.
 

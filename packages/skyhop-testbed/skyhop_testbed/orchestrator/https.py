@@ -104,7 +104,7 @@ class _Protocol(H11Protocol):
             self._stalled = None
 
     def _watch(self) -> None:
-        """Set the deadline of what the client has to send next, by the state of the request."""
+        """Set the deadline for the next bytes of the client, by the state of the request."""
         theirs, ours = self.conn.their_state, self.conn.our_state
         is_idle = theirs is h11.IDLE and ours is h11.IDLE
         self.budget.set_stage(self.place, Stage.WAITING if is_idle else Stage.BUSY)

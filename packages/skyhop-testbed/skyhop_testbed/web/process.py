@@ -34,8 +34,8 @@ REPORT_EVERY_S = 5.0
 _MEMORY_BYTES = 3 << 30
 """Address space; the process itself needs 400 MB of it, most of them the stacks of threads."""
 _DESCRIPTORS = 2048
-_PER_CONNECTION_BYTES = 1 << 20
-"""Address space that a connection with a large form may take."""
+_MOST_CONNECTIONS = 512
+"""Upper limit on connections, which the limit on memory bears: each takes less than a megabyte."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def _serve(state: Path, listener: socket.socket, orders: str, descriptors:
     changes = RemoteChanges(Path(orders))
     keys = state / "keys"
     limits = users_limits(descriptors)
-    most = min(limits.most, _MEMORY_BYTES // 4 // _PER_CONNECTION_BYTES)
+    most = min(limits.most, _MOST_CONNECTIONS)
     server = HttpsServer(
         make_app(view, changes),
         keys / "server.key",

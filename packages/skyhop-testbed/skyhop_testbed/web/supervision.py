@@ -33,10 +33,10 @@ class Process(Protocol):
     returncode: int | None
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
+        """Ask the process to end (SIGTERM)."""
 
     def kill(self) -> None:
-        """Send SIGKILL."""
+        """End the process at once (SIGKILL)."""
 
     async def wait(self) -> int:
         """Wait for the end; return the status."""

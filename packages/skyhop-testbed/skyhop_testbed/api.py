@@ -336,6 +336,27 @@ class ListAudit(Request):
     limit: Int64 = 0
 
 
+class ListAlerts(Request):
+    """Filter of the list of alerts: with `all`, also those that are over; `limit` 0 for 200."""
+
+    all: bool = False
+    limit: Int64 = 0
+
+
+class PutWebhook(Request):
+    """Webhook to create or change: address, and the secret that its receiver checks."""
+
+    name: str
+    url: str
+    secret: str = ""
+
+
+class NamedWebhook(Request):
+    """Name of a webhook."""
+
+    name: str
+
+
 # --- requests of nodes ---
 
 
@@ -553,6 +574,8 @@ class NodeInfo(Message):
     serves: bool
     health: Document
     clock_off_ms: float | None
+    alerts: list[str] = []
+    """Kinds of the node's alerts that are not over."""
 
 
 class NodeDocument(NodeInfo):
@@ -626,6 +649,16 @@ class Settings:
     """Upper limit on requests per minute of one caller."""
     refused_per_minute: float = 60.0
     """Upper limit on requests per minute with a wrong credential, per source address."""
+    alert_silent_s: float = 900.0
+    """Time since a node's last report after which there is an alert."""
+    alert_disk_free_bytes: float = 2e9
+    """Free disk space, of a node or of the orchestrator, below which there is an alert."""
+    alert_clock_ms: float = 100.0
+    """Offset of a node's clock above which there is an alert."""
+    alert_certificate_days: float = 14.0
+    """Time before the end of a certificate from which on there is an alert, in days."""
+    alert_backup_days: float = 8.0
+    """Age of the latest backup above which there is an alert, in days, if there was a backup."""
 
 
 @pydantic_dataclass(frozen=True)
@@ -644,6 +677,29 @@ class AuditLine(Message):
     what: str
     target: str
     outcome: str
+
+
+class Alert(Message):
+    """Alert: what is wrong with a node, or with the orchestrator (`subject` is "")."""
+
+    id: int
+    kind: str
+    subject: str
+    message: str
+    raised_ns: int
+    cleared_ns: int | None
+
+
+class WebhookInfo(Message):
+    """Webhook, with the number of messages that it has not taken yet and the last error."""
+
+    name: str
+    url: str
+    """Address without its path, which may contain a secret."""
+    has_secret: bool
+    created_ns: int
+    waiting: int
+    error: str
 
 
 class Certificate(Message):
@@ -833,6 +889,18 @@ DELETE_NODE = _op(
 INVITE = _op("Invite", "POST /nodes/{node}/invite", NamedNode, str, ADMINS, is_audited=True)
 GET_CONFIG = _op("GetConfig", "GET /config", Nothing, Config, ADMINS)
 PUT_CONFIG = _op("PutConfig", "PUT /config", PutConfig, Settings, ADMINS, is_audited=True)
+LIST_ALERTS = _op("ListAlerts", "GET /alerts", ListAlerts, list[Alert], USERS)
+LIST_WEBHOOKS = _op("ListWebhooks", "GET /webhooks", Nothing, list[WebhookInfo], ADMINS)
+PUT_WEBHOOK = _op(
+    "PutWebhook", "PUT /webhooks/{name}", PutWebhook, WebhookInfo, ADMINS, is_audited=True
+)
+DELETE_WEBHOOK = _op(
+    "DeleteWebhook", "DELETE /webhooks/{name}", NamedWebhook, str, ADMINS, is_audited=True
+)
+TEST_WEBHOOK = _op(
+    "TestWebhook", "POST /webhooks/{name}/test", NamedWebhook, WebhookInfo, ADMINS,
+    is_audited=True,
+)
 AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 # fmt: on
 

@@ -363,6 +363,31 @@ class Testbed:
         """Return the audit log of changes, the latest first."""
         return self._call(api.AUDIT, api.ListAudit(from_ns=from_ns, limit=limit))
 
+    # --- alerts ---
+
+    def alerts(self, *, ended: bool = False, limit: int = 0) -> list[api.Alert]:
+        """Return the alerts that the user may see, the latest first; with `ended`, also old ones.
+
+        Administrators see all alerts, owners those of their nodes.
+        """
+        return self._call(api.LIST_ALERTS, api.ListAlerts(all=ended, limit=limit))
+
+    def webhooks(self) -> list[api.WebhookInfo]:
+        """Return the webhooks, to which alerts are sent."""
+        return self._call(api.LIST_WEBHOOKS, api.Nothing())
+
+    def put_webhook(self, name: str, url: str, secret: str = "") -> api.WebhookInfo:
+        """Create or change a webhook; return it."""
+        return self._call(api.PUT_WEBHOOK, api.PutWebhook(name=name, url=url, secret=secret))
+
+    def delete_webhook(self, name: str) -> str:
+        """Delete a webhook, and the messages that it has not taken."""
+        return self._call(api.DELETE_WEBHOOK, api.NamedWebhook(name=name))
+
+    def test_webhook(self, name: str) -> api.WebhookInfo:
+        """Send a test message to a webhook."""
+        return self._call(api.TEST_WEBHOOK, api.NamedWebhook(name=name))
+
     # --- calls ---
 
     def _call(self, operation: Operation[Q, A], request: Q, timeout_s: float = _TIMEOUT_S) -> A:

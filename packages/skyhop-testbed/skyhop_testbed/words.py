@@ -157,6 +157,23 @@ class EventKind(StrEnum):
     """Versions, programs, clock offset and free disk space of the node."""
 
 
+class AlertKind(StrEnum):
+    """Kind of an alert: the trouble of a node, or of the orchestrator itself."""
+
+    NODE_SILENT = "node-silent"
+    NODE_DISK = "node-disk"
+    NODE_CLOCK = "node-clock"
+    NODE_CERTIFICATE = "node-certificate"
+    DISK = "disk"
+    SERVER_CERTIFICATE = "server-certificate"
+    AUTHORITY_CERTIFICATE = "authority-certificate"
+    HOUSEKEEPING = "housekeeping"
+    """Rounds of housekeeping fail, for example because the database cannot be written."""
+    PAGES = "pages"
+    """The process of the web pages ends again and again."""
+    BACKUP = "backup"
+
+
 class TaskKind(StrEnum):
     """Kind of a task for a server's node."""
 

@@ -14,7 +14,7 @@ from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop_testbed.cli import testbed_admin
+from skyhop_testbed.cli import testbed_admin, testbed_alerts
 from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
@@ -45,6 +45,7 @@ app.command("kernel")(kernel)
 app.command("bucket")(bucket)
 app.command("import")(import_)
 testbed_admin.register(app)
+testbed_alerts.register(app)
 app.add_typer(trigger_app, name="trigger")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]
@@ -68,8 +69,13 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="Address for agents.")
     ] = "127.0.0.1:7401",
     web: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address of the web pages.")
+        str,
+        typer.Option(metavar="HOST:PORT", help='Address of the web pages; "" for no pages.'),
     ] = "127.0.0.1:7480",
+    metrics: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address of metrics for Prometheus; default: none."),
+    ] = "",
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +101,7 @@ def serve(
     from skyhop_testbed.serve import serve as serve_orchestrator
 
     logs.configure(otherwise=logs.SERVICE)
-    addresses = Addresses(users, agents, web)
+    addresses = Addresses(users, agents, web, metrics)
     note = local_only_note(addresses, name or [])
     if note:
         print_note(note)
@@ -107,10 +113,11 @@ def serve(
         written = testbed_admin.write_first_credential(orchestrator, f"{public}:{ports.users}")
         if written:
             print_note(f"the administrator's credential: {written}")
+        if ports.metrics:
+            print_note(f"metrics at https://{public}:{ports.metrics}/metrics")
+        said = f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}"
         print(
-            f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}, "
-            f"the page at https://{public}:{ports.web}",
-            flush=True,
+            f"{said}, the page at https://{public}:{ports.web}" if ports.web else said, flush=True
         )
 
     with until_signal():
@@ -383,12 +390,12 @@ def run(
         if wait:
             for found in testbed.watch(name):
                 if not as_json:
-                    print_events(found.events[shown:])
+                    print_events(found.events, shown)
                     shown = len(found.events)
     if as_json:
         print_json(found)
     else:
-        print_events(found.events[shown:])
+        print_events(found.events, shown)
         files = [{"side": f.side, "file": f.name, "bytes": f.size} for f in found.files]
         if files:
             print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
@@ -467,11 +474,17 @@ def nodes(
 
 
 def _node_row(each: NodeInfo) -> dict[str, object]:
+    health = each.health
+    free, load = health.get("disk_free_bytes"), health.get("load")
     return {
         "node": each.name,
         "owner": each.owner,
         "online": "yes" if each.online else "no",
+        "alerts": ", ".join(each.alerts),
         "last_heard_(UTC)": when(each.last_seen_ns),
+        "version": health.get("version") or "",
+        "free_disk": f"{free / 1e9:.1f} GB" if isinstance(free, int | float) else "",
+        "load": f"{load:.2f}" if isinstance(load, int | float) else "",
         "clock": _clock(each.clock_off_ms),
         "scavenger": each.scavenger_mode + (", making room" if each.scavenger_active else ""),
         "latitude_(deg)": each.latitude_deg,

@@ -31,7 +31,50 @@ from skyhop_testbed.words import Role
 _DAY_NS = 86_400 * 1_000_000_000
 
 
-class Orchestrator:
+class View:
+    """Stored state of an orchestrator, to read: database, files of runs, telemetry.
+
+    The process of the web pages has a view only, of the directory of a running orchestrator.
+
+    Args:
+        directory: directory of keys, files, telemetry and tables.
+        database: the opened database.
+        clock: source of the time for all decisions and rate limits.
+        bucket: bucket to which files of runs move; `None` if they stay on disk.
+    """
+
+    def __init__(
+        self, directory: Path, database: Database, clock: Clock, bucket: Bucket | None
+    ) -> None:
+        self.directory = directory
+        self.database = database
+        self.clock = clock
+        self.rates = RateLimiter(clock)
+        self.bucket = bucket
+        self.uploads = Uploads(directory / "runs", bucket)
+        self.telemetry = Store(directory / "telemetry")
+
+    @property
+    def authority_pem(self) -> bytes:
+        """Certificate of the testbed's authority, PEM."""
+        return (self.directory / "keys" / "authority.pem").read_bytes()
+
+    def now_ns(self) -> int:
+        """Return UTC in nanoseconds since 1970."""
+        return self.clock.now_ns()
+
+    def now(self) -> dt.datetime:
+        """Return the time as a timezone-aware datetime, for certificates."""
+        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
+
+    @contextmanager
+    def reading(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a read-only request context."""
+        with self.database.reading() as connection:
+            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+
+
+class Orchestrator(View):
     """An orchestrator with its opened state directory and database.
 
     Args:
@@ -50,45 +93,29 @@ class Orchestrator:
         *,
         clock: Clock,
     ) -> None:
-        self.directory = directory
-        self.clock = clock
-        self.rates = RateLimiter(clock)
         _make(directory)
-        settings = read_bucket_settings(directory / BUCKET_FILE)
-        self.bucket = None if settings is None else Bucket(settings)
+        bucket = open_bucket(directory)
         # Open the database first: if that fails, no keys are generated.
-        self.database: Database = open_database(directory / "testbed.sqlite")
+        super().__init__(directory, open_database(directory / "testbed.sqlite"), clock, bucket)
         try:
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
         except BaseException:
             self.database.close()
             raise
         self.objects = directory / "objects"
-        self.uploads = Uploads(directory / "runs", self.bucket)
-        self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
-
-    def now_ns(self) -> int:
-        """Return UTC in nanoseconds since 1970."""
-        return self.clock.now_ns()
-
-    def now(self) -> dt.datetime:
-        """Return the time as a timezone-aware datetime, for certificates."""
-        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
-
-    @contextmanager
-    def reading(self, caller: Caller) -> Iterator[RequestContext]:
-        """Open a read-only request context."""
-        with self.database.reading() as connection:
-            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+        self.observe_write: Callable[[float], object] = lambda _: None
+        """Called with the duration of each write transaction in s, for metrics."""
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:
         """Open a request context for writing; commit on exit, then notify the listeners."""
+        begun_s = self.clock.monotonic_s()
         with self.database.writing() as connection:
             ctx = RequestContext(connection, self.now_ns(), caller, settings_of(connection))
             yield ctx
+        self.observe_write(self.clock.monotonic_s() - begun_s)
         for act in ctx.after_commit:
             act()
         if ctx.changed_nodes or ctx.changed_runs:
@@ -154,6 +181,16 @@ class Orchestrator:
         """Close the telemetry store and the database."""
         self.telemetry.close()
         self.database.close()
+
+
+def open_bucket(directory: Path) -> Bucket | None:
+    """Return the bucket that the administrator has set in a state directory, if any.
+
+    Raises:
+        InputError: the file of its settings cannot be read.
+    """
+    settings = read_bucket_settings(directory / BUCKET_FILE)
+    return None if settings is None else Bucket(settings)
 
 
 def _make(directory: Path) -> None:

@@ -19,7 +19,16 @@ from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
 from skyhop_testbed.keys import fingerprint, valid_until
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs, uploads
+from skyhop_testbed.orchestrator import (
+    accounts,
+    alerts,
+    jobs,
+    nodes,
+    planning,
+    runs,
+    uploads,
+    webhooks,
+)
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
@@ -333,3 +342,8 @@ writing(api.PUT_USER)(lambda _, ctx, a: accounts.put_user(ctx, a))
 writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
 writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))
+reading(api.LIST_ALERTS)(lambda _, ctx, a: alerts.listing(ctx, ended=a.all, limit=a.limit))
+reading(api.LIST_WEBHOOKS)(lambda _, ctx, __: webhooks.listing(ctx))
+writing(api.PUT_WEBHOOK)(lambda _, ctx, a: webhooks.put(ctx, a))
+writing(api.DELETE_WEBHOOK)(lambda _, ctx, a: webhooks.remove(ctx, a.name))
+writing(api.TEST_WEBHOOK)(lambda _, ctx, a: webhooks.test(ctx, a.name))

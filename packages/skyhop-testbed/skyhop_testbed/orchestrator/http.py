@@ -28,6 +28,7 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 
 _LOG = logging.getLogger(__name__)
+_LARGEST_OF_UNKNOWN = 64 << 10
 STATUS: tuple[tuple[type[SkyhopError], ErrorKind, int], ...] = (
     (UnknownCallerError, ErrorKind.UNAUTHENTICATED, 401),
     (DeniedError, ErrorKind.DENIED, 403),
@@ -128,19 +129,21 @@ async def read_message(operation: Operation[Any, Any], http: Request) -> Any:
             is_list = name in fields and fields[name].annotation == list[str]
             values[name] = found if is_list else found[-1]
     elif not operation.uploads:
-        values = api.read_object(await _body(http) or b"{}")
+        # A caller without a credential sends no more than an invitation.
+        most = _LARGEST_OF_UNKNOWN if operation.roles == api.INVITED else api.LARGEST_REQUEST
+        values = api.read_object(await _body(http, most) or b"{}")
     return api.read_request(operation, {**values, **http.path_params})
 
 
-async def _body(http: Request) -> bytes:
+async def _body(http: Request, most: int) -> bytes:
     content = bytearray()
     async for piece in http.stream():
         content += piece
-        if len(content) > api.LARGEST_REQUEST:
-            raise InputError(f"a request is larger than {api.LARGEST_REQUEST:,} bytes")
+        if len(content) > most:
+            raise InputError(f"a request is larger than {most:,} bytes")
     encoding = http.headers.get("content-encoding", "")
     if encoding == api.PACKING:
-        return api.unpacked(bytes(content), api.LARGEST_REQUEST)
+        return api.unpacked(bytes(content), most)
     if encoding not in ("", "identity"):
         raise InputError(f"content encoding {encoding[:20]!a}: expected {api.PACKING}, or none")
     return bytes(content)

@@ -15,7 +15,7 @@ from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode,
 from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
-from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator import access, alerts, runs
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
     RunReport,
@@ -213,7 +213,7 @@ def delete(ctx: RequestContext, name: str) -> None:
 def document(ctx: RequestContext, name: str) -> NodeDocument:
     """Return a node; its address, policy and preemptions are included for its owner only."""
     row = get(ctx, name)
-    values = _public(ctx, row)
+    values = _public(ctx, row, alerts.kinds_by_node(ctx))
     if access.owns_node(ctx, name):
         values |= {"address": row["address"], "policy": json.loads(row["policy"])}
         values["preemptions"] = _preemptions(ctx, name)
@@ -225,11 +225,14 @@ def listing(ctx: RequestContext, *, active: bool = False) -> list[NodeInfo]:
     query = sa.select(node).order_by(node.c.name)
     if active:
         query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
-    return [NodeInfo(**_public(ctx, row)) for row in ctx.all(query)]
+    firing = alerts.kinds_by_node(ctx)
+    return [NodeInfo(**_public(ctx, row, firing)) for row in ctx.all(query)]
 
 
-def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
-    """Return the fields of a `NodeInfo`."""
+def _public(
+    ctx: RequestContext, row: sa.RowMapping, firing: dict[str, list[str]]
+) -> dict[str, Any]:
+    """Return the fields of a `NodeInfo`; `firing` holds the kinds of alerts by node."""
     seen = row["last_seen_ns"]
     limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
     shown = ("name", "owner", "description", "provider", "latitude_deg", "longitude_deg")
@@ -239,6 +242,7 @@ def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
+    values["alerts"] = firing.get(row["name"], [])
     return values
 
 

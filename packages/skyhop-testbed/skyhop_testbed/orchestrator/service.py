@@ -2,18 +2,21 @@
 
 `http` reads requests and writes answers, `access` has the permissions, and `handlers`, `nodes`
 and `uploads` make the decisions. They run in threads, so that no caller waits for another caller's
-disk I/O.
+disk I/O. Agents have threads of their own, so that users cannot occupy all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -44,6 +47,10 @@ from skyhop_testbed.words import ENDED, Role
 _LOG = logging.getLogger(__name__)
 _PIECE = 256 << 10
 _BEARER = "Bearer "
+_AGENTS_THREADS, _USERS_THREADS = 16, 8
+P, T = ParamSpec("P"), TypeVar("T")
+_threads: ContextVar[Executor | None] = ContextVar("threads", default=None)
+"""Threads for the request in progress; by default those of the event loop."""
 
 
 class Service:
@@ -59,6 +66,8 @@ class Service:
         self._subscriptions = Subscriptions(asyncio.get_running_loop())
         self._held: dict[str, Held] = {}
         self._archive = asyncio.Semaphore(1)
+        self._of_agents = ThreadPoolExecutor(_AGENTS_THREADS, "agents")
+        self._of_users = ThreadPoolExecutor(_USERS_THREADS, "users")
         self._end = orchestrator.listen(self._subscriptions.notify)
         self._handlers: dict[str, Callable[[Caller, Any], Any]] = {
             api.FOLLOW.name: self._follow,
@@ -78,23 +87,24 @@ class Service:
         return make_app(offered, self._act)
 
     async def _act(self, operation: Operation[Any, Any], http: Request) -> Any:
+        _threads.set(self._of_agents if operation.roles == api.NODES else self._of_users)
         message = None
         try:
-            caller = await asyncio.to_thread(self._caller, operation, http)
+            caller = await _in_thread(self._caller, operation, http)
             message = await read_message(operation, http)
             if operation is api.UPLOAD:
                 return await self._upload(caller, message, http)
             if operation.name in FILES:
-                file = await asyncio.to_thread(self._opened, operation, caller, message)
+                file = await _in_thread(self._opened, operation, caller, message)
                 return _pieces(file, getattr(message, "offset", 0))
             handler = self._handlers.get(operation.name)
             if handler is None:
-                return await asyncio.to_thread(call, self._orchestrator, operation, caller, message)
+                return await _in_thread(call, self._orchestrator, operation, caller, message)
             made = handler(caller, message)
             return made if isinstance(made, AsyncIterator) else await made
         except SkyhopError as error:
             target = target_of(dict(message) if message else http.path_params)
-            await asyncio.to_thread(self._note_refusal, operation, http, target, error)
+            await _in_thread(self._note_refusal, operation, http, target, error)
             raise
 
     def _opened(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> BinaryIO:
@@ -172,7 +182,7 @@ class Service:
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
-                for order in await asyncio.to_thread(orders.due) or [None]:
+                for order in await _in_thread(orders.due) or [None]:
                     _LOG.debug("node %s: order %s", caller.name, order and order.kind)
                     yield order
                 await self._wait(changed, api.HEARTBEAT_S)
@@ -180,10 +190,10 @@ class Service:
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""
         store, frames = self._orchestrator.uploads, api.Frames()
-        await asyncio.to_thread(self._check_uploader, caller, of)
+        await _in_thread(self._check_uploader, caller, of)
         async for data in http.stream():
             for piece, content in frames.feed(data):
-                await asyncio.to_thread(
+                await _in_thread(
                     store.write_piece, of.run, of.side, piece.name, piece.offset, content
                 )
 
@@ -193,7 +203,7 @@ class Service:
                 ctx.changed_runs.add(of.run)
                 return store.complete(ctx, row, of.side)
 
-        return await asyncio.to_thread(finish)
+        return await _in_thread(finish)
 
     def _check_uploader(self, caller: Caller, of: api.RunSide) -> None:
         with self._orchestrator.reading(caller) as ctx:
@@ -209,7 +219,7 @@ class Service:
             last = None
             while not self._subscriptions.closed:
                 changed.clear()
-                document = await asyncio.to_thread(self._document, caller, message.run)
+                document = await _in_thread(self._document, caller, message.run)
                 yield None if document == last else document
                 last = document
                 if document.state in ENDED:
@@ -229,7 +239,7 @@ class Service:
     async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> list[api.Evaluation]:
         query = replace(self._query("trigger", message), expression=message.expression)
         with await self._answer(caller, query) as file:
-            return api.TEST_TRIGGER.adapter.validate_json(await asyncio.to_thread(file.read))
+            return api.TEST_TRIGGER.adapter.validate_json(await _in_thread(file.read))
 
     def _query(self, kind: str, message: api.Telemetry | api.TestTrigger) -> archive.Query:
         telemetry = str(self._orchestrator.telemetry.directory)
@@ -247,14 +257,20 @@ class Service:
 
         # Waiting for the lock here occupies no worker thread; the calls of agents need those.
         async with self._archive:
-            return await asyncio.to_thread(act)
+            return await _in_thread(act)
+
+
+async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in one of the threads for the request in progress."""
+    call_it = functools.partial(function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_threads.get(), call_it)
 
 
 async def _pieces(file: BinaryIO, offset: int) -> AsyncIterator[bytes]:
     """Yield the bytes of a file from an offset on, and close it."""
     with file:
-        await asyncio.to_thread(file.seek, max(0, offset), os.SEEK_SET)
-        while data := await asyncio.to_thread(file.read, _PIECE):
+        await _in_thread(file.seek, max(0, offset), os.SEEK_SET)
+        while data := await _in_thread(file.read, _PIECE):
             yield data
 
 

@@ -20,6 +20,8 @@ from skyhop.errors import InputError, RunError
 from skyhop_testbed.store.tables import metadata
 
 _BUSY_MS = 20_000
+_CONNECTIONS = 16
+"""Connections that are kept; as many again may be open for a while."""
 VERSION = 2
 """Version of the tables, in the file's `user_version`; 0 is a file without tables."""
 
@@ -71,17 +73,13 @@ def _first_line(error: SQLAlchemyError) -> str:
 
 
 def open_database(file: Path) -> Database:
-    """Open a database; make its tables if the file has none.
+    """Open a database; make its tables, or those that the file of an older version lacks.
 
     Raises:
         InputError: a newer skyhop made the tables.
         RunError: the file cannot be opened.
     """
-    engine = sa.create_engine(
-        f"sqlite:///{file}", connect_args={"check_same_thread": False}, pool_size=8
-    )
-    sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _begin)
+    engine = _engine(file, _CONNECTIONS)
     database = Database(engine)
     try:
         with database.writing() as connection:
@@ -90,6 +88,28 @@ def open_database(file: Path) -> Database:
         engine.dispose()
         raise
     return database
+
+
+def open_to_read(file: Path) -> Database:
+    """Open the database of a running orchestrator, to read only.
+
+    In WAL mode a reader does not keep the writer waiting, whatever happens to the reader.
+    """
+    engine = _engine(file, 8)
+    sa.event.listen(engine, "connect", _forbid_writing)
+    return Database(engine)
+
+
+def _engine(file: Path, connections: int) -> Engine:
+    engine = sa.create_engine(
+        f"sqlite:///{file}",
+        connect_args={"check_same_thread": False},
+        pool_size=connections,
+        max_overflow=connections,
+    )
+    sa.event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
 
 
 def _make_tables(connection: Connection, file: Path) -> None:
@@ -116,6 +136,10 @@ def _configure(connection: Any, _record: object) -> None:
         "synchronous = FULL",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _forbid_writing(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _begin(connection: Connection) -> None:

@@ -240,3 +240,42 @@ config = Table(
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("url", Text, nullable=False),
+    # Secret that the receiver checks; "" for none.
+    Column("secret", Text, nullable=False, default=""),
+    Column("created_ns", BigInteger, nullable=False),
+)
+
+alert = Table(
+    "alert",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("kind", String(32), nullable=False),
+    # Name of a node; "" for the orchestrator.
+    Column("subject", String(63), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("raised_ns", BigInteger, nullable=False),
+    # Time since which the condition no longer holds, while the alert is not cleared yet.
+    Column("good_since_ns", BigInteger, nullable=True),
+    Column("cleared_ns", BigInteger, nullable=True, index=True),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("webhook", ForeignKey("webhook.name", ondelete="CASCADE"), nullable=False),
+    # The alert that is told of; none for a test of the webhook.
+    Column("alert", ForeignKey("alert.id", ondelete="CASCADE"), nullable=True),
+    # One of "raised", "cleared" and "test".
+    Column("event", String(8), nullable=False),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("next_ns", BigInteger, nullable=False, index=True),
+    Column("error", Text, nullable=False, default=""),
+)

@@ -121,7 +121,9 @@ def history(request: PageRequest) -> Response:
         found = series(request, name, begin_ns, end_ns)
     except (InputError, RunError) as error:
         problem = str(error)
-    limits = (begin_ns / _S_NS, end_ns / _S_NS)
+    # A young node's telemetry fills the axis.
+    first_s = found["time_s"][0] if found and found["time_s"] else None
+    limits = (max(begin_ns / _S_NS, first_s or 0.0), end_ns / _S_NS)
     seen = request.orchestrator.telemetry.map_file(name)
     return request.render(
         "history.html",
@@ -166,7 +168,7 @@ def set_scavenger(request: PageRequest) -> Response:
     """Set the scavenger mode of a node: whether its runs yield to the host's own traffic."""
     name = request.path_param("node")
     mode = request.form_field("mode")
-    request.perform(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
+    request.change(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
     return request.redirect(f"/nodes/{name}", "scavenger")
 
 
@@ -179,7 +181,7 @@ def set_policy(request: PageRequest) -> Response:
             json.dumps(policy)
         except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
-        request.perform(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
+        request.change(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
     except InputError as error:
         if type(error) is not InputError:
             raise

@@ -13,9 +13,10 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed import api
+from skyhop_testbed.event_details import without_repetitions
 from skyhop_testbed.orchestrator import access, nodes, runs
 from skyhop_testbed.orchestrator.stored_file import StoredFile
-from skyhop_testbed.web import queries
+from skyhop_testbed.web import queries, reasons
 from skyhop_testbed.web.page_request import PageRequest
 from skyhop_testbed.web.pages.nodes import charts, series
 from skyhop_testbed.web.pages.pictures import picture
@@ -137,6 +138,8 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, object]
     return {
         "title": f"Run of {run.job_name.partition('~')[0]}",
         "run": run,
+        "details": without_repetitions(each.details for each in run.events),
+        "why": reasons.why(run, files),
         "has_ended": run.state in ENDED,
         "is_users": is_users,
         "may_move": is_users and run.kind == JobKind.AT and run.state == State.PLANNED,
@@ -170,14 +173,14 @@ def abort(request: PageRequest) -> Response:
     """Abort a run, and redirect to its page."""
     name = request.path_param("run")
     why = request.form_field("why")[:200]
-    request.perform(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
+    request.change(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
     return request.redirect(f"/runs/{name}", "aborted")
 
 
 def reschedule(request: PageRequest) -> Response:
     """Move a run to the nearest free time, and redirect to the run that replaces it."""
     name = request.path_param("run")
-    made = request.perform(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
+    made = request.change(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
     return request.redirect(f"/runs/{made.id}", "rescheduled")
 
 

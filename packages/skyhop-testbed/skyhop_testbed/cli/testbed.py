@@ -28,6 +28,7 @@ from skyhop_testbed.cli.testbed_shared import (
     print_outcome,
     when,
 )
+from skyhop_testbed.cli.testbed_state import backup, restore
 from skyhop_testbed.cli.testbed_triggers import trigger_app
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ app = group(
 )
 app.command("kernel")(kernel)
 app.command("import")(import_)
+app.command("backup")(backup)
+app.command("restore")(restore)
 testbed_admin.register(app)
 app.add_typer(trigger_app, name="trigger")
 

@@ -12,6 +12,7 @@ from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.keys import secret_hash
 from skyhop_testbed.orchestrator import jobs
+from skyhop_testbed.orchestrator.marks import restored_times
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
     NotFoundError,
@@ -219,23 +220,39 @@ def register_certificate(ctx: RequestContext, of_node: str, digest: bytes, expir
     )
 
 
-def caller_of_certificate(ctx: RequestContext, name: str, digest: bytes) -> Caller:
+def caller_of_certificate(
+    ctx: RequestContext, name: str, digest: bytes, issued_ns: int = 0
+) -> Caller:
     """Authenticate a node by its certificate.
 
     Args:
         ctx: the request.
         name: common name of the certificate.
         digest: SHA-256 digest of the certificate.
+        issued_ns: time at which the certificate was issued.
 
     Raises:
         UnknownCallerError: the certificate is unknown, revoked, expired or of another node.
     """
     row = ctx.first(sa.select(credential).where(credential.c.hash == digest))
+    if row is None and _was_forgotten(ctx, name, issued_ns):
+        return Caller(name, Role.NODE)
     if row is None or row["kind"] != CERTIFICATE or row["node"] != name or row["spent"]:
         raise UnknownCallerError("this certificate is not known: enrol the node again")
     if row["expires_ns"] is not None and row["expires_ns"] <= ctx.now_ns:
         raise UnknownCallerError("this certificate has expired: enrol the node again")
     return Caller(name, Role.NODE)
+
+
+def _was_forgotten(ctx: RequestContext, name: str, issued_ns: int) -> bool:
+    """Return whether a node's certificate was issued after the backup that was restored.
+
+    TLS has checked that the authority signed it and that it has not expired.
+    """
+    from_ns, at_ns = restored_times(ctx.connection)
+    if not from_ns <= issued_ns <= at_ns or not at_ns:
+        return False
+    return ctx.first(sa.select(node.c.name).where(node.c.name == name)) is not None
 
 
 def delete_certificates(ctx: RequestContext, of_node: str) -> None:

@@ -24,6 +24,10 @@ NODE_DAYS = 90
 _AUTHORITY_DAYS = 3650
 _SERVER_DAYS = 825
 _LARGEST_REQUEST = 16_384
+_BACKDATED = dt.timedelta(minutes=10)
+"""Time by which certificates begin before they are issued: a node whose clock is slow would reject
+a certificate that is valid from now on.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ class Authority:
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         certificate = builder.add_extension(usage, critical=True).sign(self.key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def issued_ns(certificate: x509.Certificate) -> int:
+    """Return the time in ns at which a certificate was issued."""
+    return round((certificate.not_valid_before_utc + _BACKDATED).timestamp() * 1e9)
 
 
 def open_authority(directory: Path, names: list[str], now: dt.datetime) -> Authority:
@@ -170,8 +179,7 @@ def _builder(
     now: dt.datetime,
     days: int,
 ) -> x509.CertificateBuilder:
-    # A node whose clock is slow would reject a certificate that is valid from now on.
-    begin = now - dt.timedelta(minutes=10)
+    begin = now - _BACKDATED
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))

@@ -19,6 +19,7 @@ from skyhop.errors import InputError
 from skyhop_testbed.calendar import Booking, Plan, nearest_slot, occurrences
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import Job, job_of
+from skyhop_testbed.orchestrator.marks import node_marks
 from skyhop_testbed.orchestrator.request_context import RequestContext
 from skyhop_testbed.schedule import (
     InputFile,
@@ -258,6 +259,7 @@ def node_schedule(ctx: RequestContext, row: sa.RowMapping) -> NodeSchedule:
             heartbeat_s=settings.heartbeat_s,
             late_s=settings.late_s,
             reschedule_after_s=settings.reschedule_after_s,
+            **node_marks(ctx.connection),
         ),
     )
 

@@ -25,6 +25,7 @@ from skyhop_testbed import api
 from skyhop_testbed.api import Operation
 from skyhop_testbed.keys import fingerprint
 from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
+from skyhop_testbed.orchestrator.authority import issued_ns
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
@@ -144,10 +145,12 @@ class Service:
         if not chain:
             raise UnknownCallerError("expected a node's certificate")
         pem = chain[0].encode()
-        subject = x509.load_pem_x509_certificate(pem).subject
-        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        certificate = x509.load_pem_x509_certificate(pem)
+        name = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
         with self._orchestrator.reading(ITSELF) as ctx:
-            return accounts.caller_of_certificate(ctx, name, fingerprint(pem))
+            return accounts.caller_of_certificate(
+                ctx, name, fingerprint(pem), issued_ns(certificate)
+            )
 
     def _note_refusal(
         self, operation: Operation[Any, Any], http: Request, target: str, error: SkyhopError

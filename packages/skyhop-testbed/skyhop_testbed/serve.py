@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.errors import SkyhopError
 from skyhop_testbed.addresses import is_loopback, listening_address
+from skyhop_testbed.orchestrator.authority import TRUSTED
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.https import HttpsServer, bound
 from skyhop_testbed.orchestrator.service import Service
@@ -91,7 +92,7 @@ async def _serve(
     pair = keys / "server.key", keys / "server.pem"
     servers = [
         HttpsServer(service.app(of_nodes=False), *pair),
-        HttpsServer(service.app(of_nodes=True), *pair, clients=keys / "authority.pem"),
+        HttpsServer(service.app(of_nodes=True), *pair, clients=keys / TRUSTED),
         HttpsServer(make_app(orchestrator), *pair),
     ]
     for server, listener in zip(servers, listeners, strict=True):

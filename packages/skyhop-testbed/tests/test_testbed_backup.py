@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -150,7 +151,7 @@ def test_what_nodes_have_seen_is_not_handed_out_again(
         assert schedule["settings"]["restored_at_ns"] == at.now_ns
     assert revisions == sorted(set(revisions))
     # Each restored orchestrator begins above what the former one handed out last.
-    assert all(b - a > 30 for a, b in zip(revisions, revisions[1:], strict=False))
+    assert all(b - a > 30 for a, b in pairwise(revisions))
 
 
 def test_an_invitation_of_the_backup_does_not_work(at: LocalOrchestrator, tmp_path: Path) -> None:
@@ -289,10 +290,12 @@ def test_files_of_a_former_backup_are_linked(at: LocalOrchestrator, tmp_path: Pa
     former = first / big.relative_to(second)
     assert big.stat().st_ino == former.stat().st_ino
     assert made.linked > 5
-    assert {each.name for each in made.manifest.files} > {each.name for each in backed_up_files(first)}
+    assert {each.name for each in made.manifest.files} > {
+        each.name for each in backed_up_files(first)
+    }
     check_backup(second)
     # A file that is damaged in the former backup is copied again.
-    os.chmod(former, 0o600)
+    former.chmod(0o600)
     mtime = former.stat().st_mtime_ns
     former.write_bytes(bytes(300_000))
     os.utime(former, ns=(mtime, mtime))
@@ -326,9 +329,7 @@ def test_a_cut_archive_is_refused(at: LocalOrchestrator, tmp_path: Path) -> None
     restore(whole, tmp_path / "new", at.now_ns)
 
 
-def test_a_changed_byte_is_noticed_or_without_effect(
-    at: LocalOrchestrator, tmp_path: Path
-) -> None:
+def test_a_changed_byte_is_noticed_or_without_effect(at: LocalOrchestrator, tmp_path: Path) -> None:
     filled(at)
     whole, changed = tmp_path / "whole.tar", tmp_path / "changed.tar"
     backed_up(at, whole)
@@ -485,9 +486,7 @@ def test_the_way_between_states_is_permitted() -> None:
     assert set(NEXT) == set(State)
 
 
-def test_a_node_reports_and_uploads_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_reports_and_uploads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = NodeHere(tmp_path, monkeypatch)
     try:
         node.scripts["cat"] = Script(2.0, writes={"out.txt": b"x"})
@@ -632,6 +631,6 @@ def test_a_damaged_database_is_not_backed_up(at: LocalOrchestrator, tmp_path: Pa
     data = bytearray(file.read_bytes())
     data[(roots[3] - 1) * size : (roots[3] - 1) * size + 64] = os.urandom(64)
     file.write_bytes(data)
-    with pytest.raises((InputError, RunError), match="damaged|malformed"):
+    with pytest.raises((InputError, RunError), match=r"damaged|malformed"):
         backed_up(at, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()

@@ -30,9 +30,9 @@ def report_again(node: Node, runs: LocalRuns) -> None:
     if str(at_ns) == (node.db.get(_KEY) or "0"):
         return
     for local_run in [*runs]:
-        if local_run.side is Side.CLIENT and not local_run.is_silent:
-            if not local_run.settled_ns or local_run.settled_ns >= from_ns:
-                _report(node, local_run)
+        is_unknown = not local_run.settled_ns or local_run.settled_ns >= from_ns
+        if is_unknown and local_run.side is Side.CLIENT and not local_run.is_silent:
+            _report(node, local_run)
         if local_run.settled_ns >= from_ns:
             runs.upload_again(local_run)
     node.db.put(_KEY, str(at_ns))

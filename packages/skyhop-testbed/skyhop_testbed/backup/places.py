@@ -89,7 +89,7 @@ class TarGoal:
     def __init__(self, file: Path) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         self._file = os.fdopen(descriptor, "wb")
-        self._tar = tarfile.open(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)
+        self._tar = tarfile.TarFile(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)
 
     def add(self, name: str, source: BinaryIO, size: int, mtime_ns: int) -> None:
         """Append `size` bytes of a source as a member; a reader takes the last of a name."""
@@ -180,9 +180,7 @@ def manifest_of(directory: Path) -> Manifest:
         with (directory / FILE).open("rb") as stream:
             return read_manifest(bounded_read(stream), str(directory))
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{directory}: is no complete backup: {FILE} is missing there"
-        ) from None
+        raise InputError(f"{directory}: is no complete backup: {FILE} is missing there") from None
 
 
 def _read_directory(place: Path, goal: DirectoryGoal | None) -> Manifest:

@@ -89,7 +89,7 @@ def write_backup(state: Path, place: Path, now_ns: int, since: Path | None = Non
 
 
 def _write(state: Path, place: Path, scratch: Path, now_ns: int, since: Path | None) -> Made:
-    os.chmod(scratch, 0o700)
+    scratch.chmod(0o700)
     former = {} if since is None else {each.name: each for each in manifest_of(since).files}
     unfinished = scratch / f"backup{place.suffix}"
     goal: Goal = TarGoal(unfinished) if is_tar(place) else DirectoryGoal(unfinished)
@@ -147,9 +147,9 @@ class _Copier:
     def _copy(self, name: str, descriptor: int) -> None:
         about = os.fstat(descriptor)
         old = self._former.get(name)
-        if old is not None and (old.size, old.mtime_ns) == (about.st_size, about.st_mtime_ns):
-            if self._link(old):
-                return
+        is_old = old and (old.size, old.mtime_ns) == (about.st_size, about.st_mtime_ns)
+        if old is not None and is_old and self._link(old):
+            return
         source = _Digesting(descriptor)
         self._goal.add(name, source, about.st_size, about.st_mtime_ns)  # type: ignore[arg-type]
         self.entries[name] = Entry(

@@ -1,4 +1,4 @@
-"""`skyhop testbed backup` and `restore`: the orchestrator's state directory, saved and brought back."""
+"""`skyhop testbed backup` and `restore` of the orchestrator's state directory."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def backup(
 ) -> None:
     """Back up the orchestrator's state while it runs: database, keys, results and telemetry.
 
-    The backup gets its name when it is complete and was read again. Who has it controls the testbed:
+    The backup gets its name when it is complete and was read again. It holds the testbed's keys:
     only its owner may read it.
 
-    Example: skyhop testbed backup backups/monday --state /var/lib/skyhop-testbed --since backups/sunday
+    Example: skyhop testbed backup backups/tue --since backups/mon --state /var/lib/skyhop-testbed
     """
     from skyhop_testbed.backup.writing import write_backup
 
@@ -64,8 +64,8 @@ def restore(
 ) -> None:
     """Restore a backup into an empty state directory; users and nodes then work as before.
 
-    Stop the old orchestrator first. Changes since the backup are unknown to the restored one:
-    nodes report again what became of their runs, but users, tokens and jobs are those of the backup.
+    Stop the old orchestrator first. Changes since the backup are unknown to the restored one: nodes
+    report again what became of their runs, but users, tokens and jobs are those of the backup.
 
     Example: skyhop testbed restore backups/monday --state /var/lib/skyhop-testbed
     """

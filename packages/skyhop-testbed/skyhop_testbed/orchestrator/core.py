@@ -13,17 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop_testbed.api import PutUser
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.orchestrator import accounts, planning, runs
+from skyhop_testbed.orchestrator import accounts, authority, planning, runs
 from skyhop_testbed.orchestrator.authority import Authority, open_authority
 from skyhop_testbed.orchestrator.limits import RateLimiter
+from skyhop_testbed.orchestrator.marks import put_trust
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop_testbed.orchestrator.uploads import Uploads
 from skyhop_testbed.store.database import Database, open_database
+from skyhop_testbed.store.tables import node
 from skyhop_testbed.words import Role
 
 _DAY_NS = 86_400 * 1_000_000_000
@@ -51,11 +55,14 @@ class Orchestrator:
         self.directory = directory
         self.clock = clock
         self.rates = RateLimiter(clock)
+        self._listeners: list[Callable[[set[str], set[str]], None]] = []
         _make(directory)
         # Open the database first: if that fails, no keys are generated.
         self.database: Database = open_database(directory / "testbed.sqlite")
         try:
+            self._names = names
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
+            self._publish_trust()
         except BaseException:
             self.database.close()
             raise
@@ -63,7 +70,6 @@ class Orchestrator:
         self.uploads = Uploads(directory / "runs")
         self.telemetry = Store(directory / "telemetry")
         self._telemetry_lock = threading.Lock()
-        self._listeners: list[Callable[[set[str], set[str]], None]] = []
 
     def now_ns(self) -> int:
         """Return UTC in nanoseconds since 1970."""
@@ -137,6 +143,36 @@ class Orchestrator:
             runs.find_lost(ctx)
             accounts.delete_expired(ctx)
             self.uploads.expire(ctx)
+
+    def rotate_authority(self) -> None:
+        """Let new keys sign certificates and orders; the former ones stay trusted until `retire`.
+
+        Raises:
+            InputError: former keys are still trusted.
+        """
+        authority.rotate(self.directory / "keys", self.now())
+        self._reopen_authority()
+
+    def retire_authority(self) -> None:
+        """End the trust in the former keys, and in certificates that they signed.
+
+        Raises:
+            InputError: no former keys are trusted.
+        """
+        authority.retire(self.directory / "keys")
+        self._reopen_authority()
+        with self.writing(ITSELF) as ctx:
+            accounts.delete_certificates_of_others(ctx, self.authority.signing.name)
+
+    def _reopen_authority(self) -> None:
+        self.authority = open_authority(self.directory / "keys", self._names, self.now())
+        self._publish_trust()
+
+    def _publish_trust(self) -> None:
+        """Have all nodes learn the keys that they are to trust, if these have changed."""
+        with self.writing(ITSELF) as ctx:
+            if put_trust(ctx.connection, self.authority.trust):
+                ctx.bump_revision({row["name"] for row in ctx.all(sa.select(node.c.name))})
 
     def create_first_administrator(self, name: str = "admin") -> str | None:
         """Create an administrator if there are no users yet; return its token, otherwise `None`."""

@@ -14,7 +14,8 @@ from skyhop.telemetry import maps
 from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode, TriggerLine
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
-from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator import access, accounts, runs
+from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.planning import node_schedule, scheduled_job
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
@@ -191,7 +192,7 @@ def delete(ctx: RequestContext, name: str) -> None:
 def document(ctx: RequestContext, name: str) -> NodeDocument:
     """Return a node; its address, policy and preemptions are included for its owner only."""
     row = get(ctx, name)
-    values = _public(ctx, row)
+    values = _public(ctx, row, accounts.waiting_nodes(ctx))
     if access.owns_node(ctx, name):
         values |= {"address": row["address"], "policy": json.loads(row["policy"])}
         values["preemptions"] = _preemptions(ctx, name)
@@ -203,10 +204,11 @@ def listing(ctx: RequestContext, *, active: bool = False) -> list[NodeInfo]:
     query = sa.select(node).order_by(node.c.name)
     if active:
         query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
-    return [NodeInfo(**_public(ctx, row)) for row in ctx.all(query)]
+    waiting = accounts.waiting_nodes(ctx)
+    return [NodeInfo(**_public(ctx, row, waiting)) for row in ctx.all(query)]
 
 
-def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
+def _public(ctx: RequestContext, row: sa.RowMapping, waiting: set[str]) -> dict[str, Any]:
     """Return the fields of a `NodeInfo`."""
     seen = row["last_seen_ns"]
     limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
@@ -217,6 +219,10 @@ def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
+    agent = agent_of(row)
+    values["version"] = (agent and agent.version) or str(values["health"].get("version", ""))
+    values["upgrade"] = agent.why_not_understood if agent else ""
+    values["is_waiting"] = row["name"] in waiting
     return values
 
 

@@ -16,22 +16,23 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 from starlette.applications import Starlette
 from starlette.requests import Request
 
 from skyhop.errors import SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import Operation
-from skyhop_testbed.keys import fingerprint
+from skyhop_testbed.keys import fingerprint, trust_digest
 from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
-from skyhop_testbed.orchestrator.authority import issued_ns
+from skyhop_testbed.orchestrator.agents import note_agent
+from skyhop_testbed.orchestrator.authority import common_name, issued_ns
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
+    DeniedError,
     NotFoundError,
     TooOftenError,
     UnknownCallerError,
@@ -39,6 +40,7 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 from skyhop_testbed.orchestrator.subscriptions import Subscriptions
 from skyhop_testbed.orchestrator.waiting import Wait
+from skyhop_testbed.protocol import TRUST_HEADER, Peer, own_headers
 from skyhop_testbed.words import ENDED, Role
 
 _LOG = logging.getLogger(__name__)
@@ -74,7 +76,12 @@ class Service:
     def app(self, *, of_nodes: bool) -> Starlette:
         """Return the application of the agents' port or of the users' port."""
         offered = [o for o in api.OPERATIONS.values() if (o.roles == api.NODES) == of_nodes]
-        return make_app(offered, self._act)
+        return make_app(offered, self._act, self._headers)
+
+    def _headers(self) -> dict[str, str]:
+        """Return headers of all answers: version, protocols, and authorities to trust."""
+        trusted = self._orchestrator.authority.certificate_pem
+        return {**own_headers(), TRUST_HEADER: trust_digest(trusted, ())}
 
     async def _act(self, operation: Operation[Any, Any], http: Request) -> Any:
         message = None
@@ -146,11 +153,16 @@ class Service:
             raise UnknownCallerError("expected a node's certificate")
         pem = chain[0].encode()
         certificate = x509.load_pem_x509_certificate(pem)
-        name = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        name = common_name(certificate.subject)
         with self._orchestrator.reading(ITSELF) as ctx:
-            return accounts.caller_of_certificate(
+            caller = accounts.caller_of_certificate(
                 ctx, name, fingerprint(pem), issued_ns(certificate)
             )
+        agent = Peer.of_headers(http.headers)
+        if agent.side_to_upgrade:
+            note_agent(self._orchestrator, caller, agent)
+            raise DeniedError(agent.why_not_understood)
+        return replace(caller, issuer=common_name(certificate.issuer), agent=agent)
 
     def _note_refusal(
         self, operation: Operation[Any, Any], http: Request, target: str, error: SkyhopError
@@ -169,6 +181,7 @@ class Service:
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
         revision, sent = message.revision, set[str]()
+        await asyncio.to_thread(note_agent, self._orchestrator, caller, caller.agent)
         _LOG.info("node %s follows from revision=%s", caller.name, revision)
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
@@ -190,23 +203,22 @@ class Service:
         with self._orchestrator.reading(caller) as ctx:
             now, schedule = nodes.schedule(ctx, caller.name)
             if now != revision:
-                orders.append(self._signed(api.OrderKind.SCHEDULE, schedule))
+                orders.append(self._signed(caller, api.OrderKind.SCHEDULE, schedule))
             for task in nodes.tasks(ctx, caller.name):
                 if task["task"] not in sent:
                     sent.add(task["task"])
-                    orders.append(self._signed(api.OrderKind.TASK, task))
+                    orders.append(self._signed(caller, api.OrderKind.TASK, task))
             for result in nodes.results(ctx, caller.name):
                 if str(result["run"]) not in sent:
                     sent.add(str(result["run"]))
                     body = {"node": caller.name, **result}
-                    orders.append(self._signed(api.OrderKind.TASK_RESULT, body))
+                    orders.append(self._signed(caller, api.OrderKind.TASK_RESULT, body))
         return orders, now
 
-    def _signed(self, kind: api.OrderKind, values: object) -> api.Order:
+    def _signed(self, caller: Caller, kind: api.OrderKind, values: object) -> api.Order:
         body = as_json(values).encode()
-        return api.Order(
-            kind=kind, body=body, signature=self._orchestrator.authority.sign_order(body)
-        )
+        signature = self._orchestrator.authority.sign_order(body, caller.issuer)
+        return api.Order(kind=kind, body=body, signature=signature)
 
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""

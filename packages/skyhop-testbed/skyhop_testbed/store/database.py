@@ -20,7 +20,7 @@ from skyhop.errors import InputError, RunError
 from skyhop_testbed.store.tables import metadata
 
 _BUSY_MS = 20_000
-VERSION = 1
+VERSION = 2
 """Version of the tables, in the file's `user_version`; 0 is a file without tables."""
 
 
@@ -98,7 +98,17 @@ def _make_tables(connection: Connection, file: Path) -> None:
         raise InputError(f"{file}: made by a newer skyhop, or not a skyhop database")
     if version == 0:
         metadata.create_all(connection)
+    else:
+        _add_agents(connection)
+    if version < VERSION:
         connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+
+def _add_agents(connection: Connection) -> None:
+    """Add the versions of nodes' agents to a database of version 1."""
+    columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(node)")}
+    if "agent" not in columns:
+        connection.exec_driver_sql("ALTER TABLE node ADD COLUMN agent TEXT NOT NULL DEFAULT '{}'")
 
 
 def _configure(connection: Any, _record: object) -> None:

@@ -57,3 +57,68 @@ class Peer:
         """Return the peer that headers describe; they may be absent or damaged."""
         lowest, _, highest = headers.get(PROTOCOL_HEADER, "").partition("-")
         numbers = [int(each) if _NUMBER.fullmatch(each) else 1 for each in (lowest, highest)]
+        version, trust = (headers.get(key, "") for key in (VERSION_HEADER, TRUST_HEADER))
+        return cls(version[:_LONGEST], *sorted(numbers), trust[:_LONGEST])
+
+    @property
+    def side_to_upgrade(self) -> str:
+        """Side that must be upgraded: "agent", "orchestrator", or "" if both understand each other.
+
+        The peer is the agent.
+        """
+        if self.highest < OLDEST:
+            return "agent"
+        return "orchestrator" if self.lowest > PROTOCOL else ""
+
+    @property
+    def why_not_understood(self) -> str:
+        """Sentence that says which side to upgrade to what; "" if both understand each other."""
+        side = self.side_to_upgrade
+        if not side:
+            return ""
+        to = __version__ if side == "agent" else f"{self.version or 'of the agent'} or newer"
+        return (
+            f"the agent (skyhop {self.version or 'without a version'}) speaks protocol "
+            f"{_range(self.lowest, self.highest)} and the orchestrator (skyhop {__version__}) "
+            f"{_range(OLDEST, PROTOCOL)}: upgrade the {side} to skyhop {to}"
+        )
+
+
+def _range(lowest: int, highest: int) -> str:
+    return str(lowest) if lowest == highest else f"{lowest} to {highest}"
+
+
+def since(protocol: int) -> dict[str, Any]:
+    """Return `json_schema_extra` of a field that a protocol has brought."""
+    return {_SINCE: protocol}
+
+
+def fields_since(model: type[BaseModel]) -> dict[str, int]:
+    """Return, for the marked fields of a model, the protocol that has brought each."""
+    return {
+        name: int(str(info.json_schema_extra[_SINCE]))
+        for name, info in model.model_fields.items()
+        if isinstance(info.json_schema_extra, dict) and _SINCE in info.json_schema_extra
+    }
+
+
+def needed_protocol(part: BaseModel) -> tuple[int, str]:
+    """Return the protocol that a job needs, and the key that needs it ("" for protocol 1).
+
+    Only keys that differ from their default count: others are not sent.
+    """
+    needed, cause = 1, ""
+    marked = fields_since(type(part))
+    for name, info in type(part).model_fields.items():
+        value = getattr(part, name)
+        if value == info.get_default(call_default_factory=True):
+            continue
+        found = (marked.get(name, 1), info.alias or name)
+        if isinstance(value, BaseModel):
+            inner, key = needed_protocol(value)
+            found = max(found, (inner, f"{found[1]}.{key}"))
+        elif isinstance(value, str | int | float):
+            found = max(found, (VALUES_SINCE.get(value, 1), found[1]))
+        if found[0] > needed:
+            needed, cause = found
+    return needed, cause

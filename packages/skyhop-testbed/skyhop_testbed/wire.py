@@ -193,8 +193,8 @@ def _certificate_fault(error: BaseException | None) -> str:
     if error.verify_message.startswith(("Hostname mismatch", "IP address mismatch")):
         return f"its certificate is for another name: {error.verify_message}"
     return (
-        "its certificate is of an authority that is not trusted here: if the testbed has rotated its "
-        "authority, get a new invitation and enrol again, or as a user get a new credential"
+        "its certificate is of an authority that is not trusted here: if the testbed has rotated "
+        "its authority, get a new invitation and enrol again, or as a user get a new credential"
     )
 
 

@@ -12,11 +12,11 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from conftest import skyhop_command
@@ -329,6 +329,15 @@ def test_a_cut_archive_is_refused(at: LocalOrchestrator, tmp_path: Path) -> None
     restore(whole, tmp_path / "new", at.now_ns)
 
 
+def refusal(place: Path, state: Path, now_ns: int) -> str:
+    """Restore a backup; return the message of its refusal, or ""."""
+    try:
+        restore(place, state, now_ns)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def test_a_changed_byte_is_noticed_or_without_effect(at: LocalOrchestrator, tmp_path: Path) -> None:
     filled(at)
     whole, changed = tmp_path / "whole.tar", tmp_path / "changed.tar"
@@ -339,10 +348,9 @@ def test_a_changed_byte_is_noticed_or_without_effect(at: LocalOrchestrator, tmp_
         data[place] ^= 0x21
         changed.write_bytes(data)
         data[place] ^= 0x21
-        try:
-            restore(changed, tmp_path / "new", at.now_ns)
-        except InputError as error:
-            assert "\n" not in str(error)
+        said = refusal(changed, tmp_path / "new", at.now_ns)
+        if said:
+            assert "\n" not in said
             assert not (tmp_path / "new").exists()
             noticed += 1
             continue
@@ -413,6 +421,17 @@ def test_a_directory_with_content_is_kept(at: LocalOrchestrator, tmp_path: Path)
         write_backup(tmp_path / "nothing", tmp_path / "b2", 0)
 
 
+def full_after(failing: int, add: Callable[..., None], count: Iterator[int]) -> Callable[..., None]:
+    """Return a method that adds files until the disk is full."""
+
+    def full(*values: object) -> None:
+        add(*values)
+        if next(count) == failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return full
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_backup_that_fails_leaves_nothing(
     at: LocalOrchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -427,21 +446,7 @@ def test_a_backup_that_fails_leaves_nothing(
             for kind_of_goal in (places.DirectoryGoal, places.TarGoal):
                 add = kind_of_goal.add
 
-                def full(
-                    self: Any,
-                    name: str,
-                    source: BinaryIO,
-                    size: int,
-                    mtime_ns: int,
-                    add: Any = add,
-                    count: Iterator[int] = count,
-                    failing: int = failing,
-                ) -> None:
-                    add(self, name, source, size, mtime_ns)
-                    if next(count) == failing:
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-                patch.setattr(kind_of_goal, "add", full)
+                patch.setattr(kind_of_goal, "add", full_after(failing, add, count))
             with pytest.raises(RunError, match="No space left on device"):
                 backed_up(at, goal / kind)
         assert not [*goal.iterdir()]

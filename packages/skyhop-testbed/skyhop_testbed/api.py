@@ -328,6 +328,12 @@ class PutConfig(Request):
     values: Document
 
 
+class Retire(Request):
+    """Whether to retire the former authority although nodes have no certificate of the new one."""
+
+    force: bool = False
+
+
 class ListAudit(Request):
     """Time range of the audit log; `to_ns` 0 for no limit, `limit` 0 for 200 lines."""
 
@@ -365,6 +371,15 @@ class Enrol(NamedNode):
 
     token: str
     csr_pem: bytes
+
+
+class Reenrol(NamedNode):
+    """Request of a node whose certificate has expired, signed by that certificate's key."""
+
+    certificate_pem: bytes
+    csr_pem: bytes
+    signature: Base64
+    """`keys.sign_request` of the signing request."""
 
 
 class Renew(Request):
@@ -576,6 +591,13 @@ class NodeInfo(Message):
     clock_off_ms: float | None
     alerts: list[str] = []
     """Kinds of the node's alerts that are not over."""
+    version: str = ""
+    """Version of skyhop that the agent runs; "" if it has never connected."""
+    upgrade: str = ""
+    """Which side must be upgraded, and to what; "" if agent and orchestrator understand each other.
+    """
+    is_waiting: bool = False
+    """Whether the node's certificate has expired and it asks an administrator for another."""
 
 
 class NodeDocument(NodeInfo):
@@ -709,6 +731,39 @@ class Certificate(Message):
     authority_pem: bytes
     orders_key: Base64
     """Public key (Ed25519, 32 bytes) that signs the orchestrator's orders."""
+    orders_keys: list[Base64] = []
+    """All public keys that may sign orders now, that one first."""
+
+
+class Reenrolment(Message):
+    """Certificate for a node whose certificate has expired; `None` until it is approved."""
+
+    certificate: Certificate | None = None
+
+
+class Trust(Message):
+    """Certificates of the authorities that sign the orchestrator's certificate, PEM."""
+
+    authority_pem: bytes
+
+
+class AuthorityInfo(Message):
+    """Authority: its name, digest and validity."""
+
+    name: str
+    sha256: str
+    from_ns: int
+    to_ns: int
+
+
+class AuthorityStatus(Message):
+    """Authorities that nodes and users trust."""
+
+    signing: AuthorityInfo
+    former: AuthorityInfo | None
+    """Authority before the last rotation, trusted until it is retired."""
+    nodes_behind: list[str]
+    """Nodes without a certificate of the signing one."""
 
 
 class OrderKind(StrEnum):
@@ -828,6 +883,7 @@ def _op(
 
 # fmt: off
 ENROL = _op("Enrol", "POST /enrol", Enrol, Certificate, INVITED, is_audited=True)
+REENROL = _op("Reenrol", "POST /reenrol", Reenrol, Reenrolment, INVITED, is_audited=True)
 
 RENEW = _op("Renew", "POST /renew", Renew, Certificate, NODES, is_audited=True)
 FOLLOW = _op("Follow", "GET /orders", Follow, Order, NODES, lines=True)
@@ -869,6 +925,7 @@ TEST_TRIGGER = _op(
 )
 TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
 GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, UserInfo, USERS)
+TRUST = _op("Trust", "GET /trust", Nothing, Trust, USERS)
 PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS, is_audited=True)
 
 PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, UserInfo, ADMINS, is_audited=True)
@@ -900,6 +957,14 @@ DELETE_WEBHOOK = _op(
 TEST_WEBHOOK = _op(
     "TestWebhook", "POST /webhooks/{name}/test", NamedWebhook, WebhookInfo, ADMINS,
     is_audited=True,
+)
+APPROVE = _op("Approve", "POST /nodes/{node}/approve", NamedNode, str, ADMINS, is_audited=True)
+AUTHORITY = _op("Authority", "GET /authority", Nothing, AuthorityStatus, ADMINS)
+ROTATE_AUTHORITY = _op(
+    "RotateAuthority", "POST /authority/rotate", Nothing, AuthorityStatus, ADMINS, is_audited=True
+)
+RETIRE_AUTHORITY = _op(
+    "RetireAuthority", "POST /authority/retire", Retire, AuthorityStatus, ADMINS, is_audited=True
 )
 AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 # fmt: on

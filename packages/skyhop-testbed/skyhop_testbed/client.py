@@ -17,16 +17,16 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed import api, wire
 from skyhop_testbed.api import A, ApiError, Document, ErrorKind, Operation, Q
 from skyhop_testbed.job import LONGEST_FILE_BYTES, Job, read_job
-from skyhop_testbed.keys import read_private, write_private
+from skyhop_testbed.keys import read_private, trust_digest, write_private
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,6 +105,8 @@ class Testbed:
         except ValueError as error:
             raise InputError(f"the credential's authority_pem is no certificate: {error}") from None
         self._wire = wire.Wire(wire.open_http(credential.address, trusted), credential.token)
+        self._credential = credential
+        self._path: Path | None = None
 
     @classmethod
     def of_file(cls, path: Path | str | None = None) -> Testbed:
@@ -119,11 +121,27 @@ class Testbed:
                 raise InputError(
                     f"{path}: no credential there; name one with --as FILE or {VARIABLE}"
                 )
-        return cls(Credential.read(Path(path)))
+        made = cls(Credential.read(Path(path)))
+        made._path = Path(path)
+        return made
 
     def close(self) -> None:
-        """Close the connection to the orchestrator."""
+        """Close the connection; store the orchestrator's present authorities in the credential."""
+        with suppress(SkyhopError):
+            self._follow_rotation()
         self._wire.close()
+
+    def _follow_rotation(self) -> None:
+        """Store the authorities in the credential's file if the orchestrator has others now."""
+        wanted = self._wire.peer.trust
+        if self._path is None or not wanted or wanted == trust_digest(self._pem, ()):
+            return
+        trusted = self._wire.call(api.TRUST, api.Nothing()).authority_pem.decode()
+        replace(self._credential, authority_pem=trusted).write(self._path)
+
+    @property
+    def _pem(self) -> bytes:
+        return self._authority_pem.encode()
 
     def __enter__(self) -> Testbed:
         return self
@@ -355,6 +373,22 @@ class Testbed:
         """Return the testbed's settings."""
         return self._call(api.GET_CONFIG, api.Nothing())
 
+    def approve(self, node: str) -> None:
+        """Let a node whose certificate has expired have another."""
+        self._call(api.APPROVE, api.NamedNode(node=node))
+
+    def authority(self) -> api.AuthorityStatus:
+        """Return the authorities that nodes and users trust."""
+        return self._call(api.AUTHORITY, api.Nothing())
+
+    def rotate_authority(self) -> api.AuthorityStatus:
+        """Let a new authority and new keys of orders sign from now on."""
+        return self._call(api.ROTATE_AUTHORITY, api.Nothing())
+
+    def retire_authority(self, *, force: bool = False) -> api.AuthorityStatus:
+        """End the trust in the former authority."""
+        return self._call(api.RETIRE_AUTHORITY, api.Retire(force=force))
+
     def put_config(self, values: Document) -> api.Settings:
         """Change settings of the testbed; return all settings."""
         return self._call(api.PUT_CONFIG, api.PutConfig(values=values))
@@ -408,7 +442,8 @@ class Testbed:
                 raise InputError(str(error)) from None
             if error.kind is ErrorKind.UNREACHABLE:
                 raise RunError(
-                    f"{self._address}: no testbed answers there, or it is not this credential's"
+                    f"{self._address}: no testbed answers there, or it is not this credential's: "
+                    f"{error}"
                 ) from None
             raise RunError(f"{self._address}: {error}") from None
 

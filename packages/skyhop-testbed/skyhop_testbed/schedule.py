@@ -100,6 +100,16 @@ class NodeSettings(_Part):
     late_s: float = 60.0
     """Time in s after its planned start at which a run is skipped instead of started."""
     reschedule_after_s: float = 1800.0
+    restored_from_ns: int = 0
+    """Time of the backup from which the orchestrator was restored; 0 if it never was. What nodes
+    reported since is unknown to it, and they report it again.
+    """
+    restored_at_ns: int = 0
+    """Time of the restoring, which identifies it."""
+    trust: str = ""
+    """Digest of the keys that the orchestrator wants nodes to trust (`keys.trust_digest`); a node
+    that trusts others renews its certificate at once. "" is unknown.
+    """
 
 
 class NodeSchedule(_Part):

@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.errors import SkyhopError
 from skyhop_testbed.addresses import is_loopback, listening_address
+from skyhop_testbed.orchestrator.authority import TRUSTED
 from skyhop_testbed.orchestrator.connections import (
     Budget,
     Limits,
@@ -122,7 +123,7 @@ async def _serve(
     agents = HttpsServer(
         service.app(of_nodes=True),
         *pair,
-        clients=keys / "authority.pem",
+        clients=keys / TRUSTED,
         limits=agents_limits(descriptors),
     )
     users.start(listeners["users"])

@@ -30,6 +30,7 @@ from skyhop_testbed.api import (
     Q,
     lines_of,
 )
+from skyhop_testbed.protocol import Peer, fields_since, own_headers
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0
@@ -102,12 +103,19 @@ class Wire:
 
     def __init__(self, http: httpx.Client, token: str | None = None) -> None:
         self._http = http
+        self.peer = Peer()
+        """Version and protocols of the orchestrator, as its last answer states them."""
+        http.headers.update(own_headers())
+        http.event_hooks["response"].append(self._note_peer)
         if token is not None:
             http.headers["authorization"] = f"Bearer {token}"
 
     def close(self) -> None:
         """Close all connections to the port."""
         self._http.close()
+
+    def _note_peer(self, response: httpx.Response) -> None:
+        self.peer = Peer.of_headers(response.headers)
 
     def call(
         self,
@@ -167,6 +175,10 @@ class Wire:
         pieces: Iterator[bytes] | None = None,
     ) -> httpx.Request:
         values = request.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for name, protocol in fields_since(type(request)).items():
+            # An orchestrator refuses a request with a field that it does not know.
+            if protocol > self.peer.highest:
+                values.pop(name, None)
         path = operation.path
         for name in operation.path_fields:
             value = str(values.pop(name))
@@ -195,6 +207,28 @@ def _problem(content: bytes) -> ApiError:
     return ApiError(found.error, " ".join(found.message.split()))
 
 
+_NOT_YET_VALID, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
+
+def _certificate_fault(error: BaseException | None) -> str:
+    """Return why the peer's certificate was refused, and what to do; "" for other errors."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return ""
+    if error.verify_code == _NOT_YET_VALID:
+        return "its certificate is not valid yet: this machine's clock is slow"
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired, or this machine's clock is fast"
+    if error.verify_message.startswith(("Hostname mismatch", "IP address mismatch")):
+        return f"its certificate is for another name: {error.verify_message}"
+    return (
+        "its certificate is of an authority that is not trusted here: if the testbed has rotated "
+        "its authority, get a new invitation and enrol again, or as a user get a new credential"
+    )
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """Turn errors of HTTP and of damaged answers into `ApiError`."""
@@ -203,7 +237,8 @@ def _translated() -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise ApiError(ErrorKind.TIMEOUT, f"no answer in time ({type(error).__name__})") from None
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
-        raise ApiError(ErrorKind.UNREACHABLE, str(error) or type(error).__name__) from None
+        said = _certificate_fault(error) or str(error) or type(error).__name__
+        raise ApiError(ErrorKind.UNREACHABLE, said) from None
     except (ValidationError, ValueError) as error:
         said = f"its answer cannot be read: {type(error).__name__}"
         raise ApiError(ErrorKind.INTERNAL, said) from None

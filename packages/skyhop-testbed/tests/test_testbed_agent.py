@@ -100,7 +100,7 @@ def test_enrolment_keeps_a_key_that_is_its_own(
     enrol(orchestrator.invitation(), state)
     assert read_identity(state).orders_key == orchestrator.authority.orders_key
     assert (state / "identity" / "node.key").stat().st_mode & 0o077 == 0
-    with pytest.raises(InputError, match="identity already"):
+    with pytest.raises(InputError, match="the token is not good any more"):
         enrol(orchestrator.invitation(), state)
 
 

@@ -12,6 +12,7 @@ from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.reports import FollowUp, RunDetails
 from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
 from skyhop_testbed.agent.sensing import CountedRun
+from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.words import ENDED, Reason, Side, State
 
 _S = 1_000_000_000
@@ -205,6 +206,15 @@ class LocalRuns:
             if local_run is not None and local_run.is_made:
                 local_run.is_made = False
                 self._node.db.save_run(local_run, durability=Durability.HELD)
+
+    def upload_again(self, local_run: LocalRun) -> None:
+        """Upload the files of a settled run once more, if they are still here."""
+        is_here = (local_run.directory(self._node.runs) / RESULT_FILE).exists()
+        if is_here and local_run.is_uploaded and self.runner(local_run.key) is None:
+            # `stop` is cleared because the traffic of a stopped run is already accounted.
+            local_run.is_uploaded, local_run.settled_ns, local_run.stop = False, 0, None
+            self._node.db.save_run(local_run)
+            self._start_runner(local_run)
 
     def clean(self) -> None:
         """Delete files and rows of runs with no work left."""

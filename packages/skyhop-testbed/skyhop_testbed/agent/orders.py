@@ -19,6 +19,7 @@ from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.policy import Policy
 from skyhop_testbed.agent.reports import TaskReport
+from skyhop_testbed.agent.restored import report_again
 from skyhop_testbed.agent.running import report_task
 from skyhop_testbed.api import Order, OrderKind
 from skyhop_testbed.schedule import ServerAnswer, ServerTask, StopOrder
@@ -129,6 +130,7 @@ class Orders:
     def _follow(self, new: schedule.Schedule) -> None:
         self._node.schedule = new
         self._runs.follow_schedule()
+        report_again(self._node, self._runs)
         try:
             self._node.policy = Policy.of(new.policy, new.mode)
         except InputError as error:

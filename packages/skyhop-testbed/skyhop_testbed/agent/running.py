@@ -564,11 +564,18 @@ def _task_entry(local_run: LocalRun, at_ns: int, error: str | None) -> OutboxEnt
 
 
 def run_entry(
-    local_run: LocalRun, at_ns: int, details: RunDetails, new: FollowUp | None = None
+    local_run: LocalRun,
+    at_ns: int,
+    details: RunDetails,
+    new: FollowUp | None = None,
+    *,
+    state: State | None = None,
 ) -> OutboxEntry:
-    """Return a report of a run's present state, for the outbox."""
+    """Return a report of a run's present state, or of an earlier `state`, for the outbox."""
     known = {name: value for name, value in details.items() if value not in (None, "")}
-    change = Change(at_ns, local_run.state, "", local_run.reason, known)
+    is_present = state is None or state is local_run.state
+    reason = local_run.reason if is_present else None
+    change = Change(at_ns, state or local_run.state, "", reason, known)
     return OutboxEntry(at_ns, RunReport(local_run.run, change, new))
 
 

@@ -6,11 +6,8 @@ thread, and so have the terminal, the orders and the reports: none of them block
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from skyhop_testbed.agent.housekeeping import Housekeeping
 from skyhop_testbed.agent.identity import Identity, read_identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.local_runs import LocalRuns
+from skyhop_testbed.agent.lock import locked
 from skyhop_testbed.agent.node import Node, clock_error_ns
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.predicting import PredictionClient
@@ -88,7 +86,7 @@ def run_agent(state: Path, *, options: Options | None = None) -> None:
         RunError: the directory cannot be written.
     """
     chosen = options or Options()
-    with _locked(state):
+    with locked(state):
         identity = read_identity(state)
         agent = Agent(state, identity, chosen, _settings(state, chosen))
         stop_on_signals(agent.end)
@@ -102,23 +100,6 @@ def _settings(state: Path, options: Options) -> Settings:
     if found.needs_dish and options.dish is None:
         raise InputError(f'{file}: place = "dish" needs the address of the terminal: give --dish')
     return found
-
-
-@contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    try:
-        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
-        raise InputError(f"{state}: does not exist: enrol the node first") from None
-    except OSError as error:
-        raise RunError(f"{state}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InputError(f"{state}: another agent uses this directory") from None
-    finally:
-        os.close(descriptor)
 
 
 class Agent:

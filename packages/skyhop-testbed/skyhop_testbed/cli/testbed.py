@@ -15,6 +15,7 @@ from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
 from skyhop_testbed.cli import testbed_admin, testbed_alerts
+from skyhop_testbed.cli.testbed_authority import approve, authority_app
 from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
@@ -29,6 +30,7 @@ from skyhop_testbed.cli.testbed_shared import (
     print_outcome,
     when,
 )
+from skyhop_testbed.cli.testbed_state import backup, restore
 from skyhop_testbed.cli.testbed_triggers import trigger_app
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ app = group(
 app.command("kernel")(kernel)
 app.command("bucket")(bucket)
 app.command("import")(import_)
+app.command("backup")(backup)
+app.command("restore")(restore)
+app.command("approve")(approve)
+app.add_typer(authority_app, name="authority")
 testbed_admin.register(app)
 testbed_alerts.register(app)
 app.add_typer(trigger_app, name="trigger")
@@ -141,7 +147,9 @@ def enrol(
 ) -> None:
     """Enrol this machine as a node: generate its key and obtain a certificate.
 
-    The invitation is valid once, within fifteen minutes.
+    The invitation is valid once, within fifteen minutes. A directory that is enrolled as this node
+    keeps its results and gets a new identity, for example after its certificate has expired; stop
+    its agent before.
     """
     from skyhop_testbed.agent import enrol as enrol_node
 
@@ -490,6 +498,8 @@ def _node_row(each: NodeInfo) -> dict[str, object]:
         "latitude_(deg)": each.latitude_deg,
         "longitude_(deg)": each.longitude_deg,
         "serves": "yes" if each.serves else "no",
+        "skyhop": each.version + (", must upgrade" if each.upgrade else ""),
+        "certificate": "expired, approve it" if each.is_waiting else "",
     }
 
 

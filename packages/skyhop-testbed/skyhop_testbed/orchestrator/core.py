@@ -13,19 +13,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop_testbed.api import PutUser
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.orchestrator import accounts, planning, runs
+from skyhop_testbed.orchestrator import accounts, authority, planning, runs
 from skyhop_testbed.orchestrator.authority import Authority, open_authority
 from skyhop_testbed.orchestrator.bucket import FILE as BUCKET_FILE
 from skyhop_testbed.orchestrator.bucket import Bucket, read_bucket_settings
 from skyhop_testbed.orchestrator.limits import RateLimiter
+from skyhop_testbed.orchestrator.marks import put_trust
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop_testbed.orchestrator.uploads import Uploads
 from skyhop_testbed.store.database import Database, open_database
+from skyhop_testbed.store.tables import node
 from skyhop_testbed.words import Role
 
 _DAY_NS = 86_400 * 1_000_000_000
@@ -93,20 +97,22 @@ class Orchestrator(View):
         *,
         clock: Clock,
     ) -> None:
+        self._listeners: list[Callable[[set[str], set[str]], None]] = []
+        self.observe_write: Callable[[float], object] = lambda _: None
+        """Called with the duration of each write transaction in s, for metrics."""
         _make(directory)
         bucket = open_bucket(directory)
         # Open the database first: if that fails, no keys are generated.
         super().__init__(directory, open_database(directory / "testbed.sqlite"), clock, bucket)
         try:
+            self._names = names
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
+            self._publish_trust()
         except BaseException:
             self.database.close()
             raise
         self.objects = directory / "objects"
         self._telemetry_lock = threading.Lock()
-        self._listeners: list[Callable[[set[str], set[str]], None]] = []
-        self.observe_write: Callable[[float], object] = lambda _: None
-        """Called with the duration of each write transaction in s, for metrics."""
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:
@@ -168,6 +174,36 @@ class Orchestrator(View):
             runs.find_lost(ctx)
             accounts.delete_expired(ctx)
             self.uploads.expire(ctx)
+
+    def rotate_authority(self) -> None:
+        """Let new keys sign certificates and orders; the former ones stay trusted until `retire`.
+
+        Raises:
+            InputError: former keys are still trusted.
+        """
+        authority.rotate(self.directory / "keys", self.now())
+        self._reopen_authority()
+
+    def retire_authority(self) -> None:
+        """End the trust in the former keys, and in certificates that they signed.
+
+        Raises:
+            InputError: no former keys are trusted.
+        """
+        authority.retire(self.directory / "keys")
+        self._reopen_authority()
+        with self.writing(ITSELF) as ctx:
+            accounts.delete_certificates_of_others(ctx, self.authority.signing.name)
+
+    def _reopen_authority(self) -> None:
+        self.authority = open_authority(self.directory / "keys", self._names, self.now())
+        self._publish_trust()
+
+    def _publish_trust(self) -> None:
+        """Have all nodes learn the keys that they are to trust, if these have changed."""
+        with self.writing(ITSELF) as ctx:
+            if put_trust(ctx.connection, self.authority.trust):
+                ctx.bump_revision({row["name"] for row in ctx.all(sa.select(node.c.name))})
 
     def create_first_administrator(self, name: str = "admin") -> str | None:
         """Create an administrator if there are no users yet; return its token, otherwise `None`."""

@@ -7,6 +7,7 @@ checked the role before. `reading` and `writing` enter them into the tables by o
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
-from skyhop_testbed.keys import fingerprint, valid_until
+from skyhop_testbed.keys import fingerprint, is_request_of, valid_until
 from skyhop_testbed.orchestrator import (
     accounts,
     alerts,
@@ -29,6 +30,7 @@ from skyhop_testbed.orchestrator import (
     uploads,
     webhooks,
 )
+from skyhop_testbed.orchestrator.authority import FIRST_NAME, Generation
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
@@ -55,7 +57,11 @@ WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path | StoredFile]] = {}
 """Handlers of downloads, which return the file, by the operation's name."""
 
+ACTING: dict[str, Callable[[Orchestrator, Caller, Any], Any]] = {}
+"""Handlers that change more than the database, by the operation's name."""
+
 Handler = Callable[[Orchestrator, RequestContext, Q], A]
+Acting = Callable[[Orchestrator, Caller, Q], A]
 
 
 def reading(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
@@ -66,6 +72,11 @@ def reading(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
 def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
     """Return a decorator that makes a function the handler of an operation that writes."""
     return lambda handler: WRITING.setdefault(operation.name, handler)
+
+
+def acting(operation: Operation[Q, A]) -> Callable[[Acting[Q, A]], Acting[Q, A]]:
+    """Return a decorator for a handler that opens its transactions itself."""
+    return lambda handler: ACTING.setdefault(operation.name, handler)
 
 
 def file(
@@ -80,6 +91,11 @@ def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller,
     if operation.name in READING:
         with orchestrator.reading(caller) as ctx:
             return cast("A", READING[operation.name](orchestrator, ctx, request))
+    if operation.name in ACTING:
+        done = cast("A", ACTING[operation.name](orchestrator, caller, request))
+        with orchestrator.writing(caller) as ctx:
+            ctx.audit(operation.name, target_of(dict(request)))
+        return done
     with orchestrator.writing(caller) as ctx:
         done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
         if operation.is_audited:
@@ -123,12 +139,72 @@ def _certificate(
 ) -> api.Certificate:
     pem = of.authority.sign_node(node, request_pem, of.now())
     expires_ns = round(valid_until(pem)[1].timestamp() * 1e9)
-    accounts.register_certificate(ctx, node, fingerprint(pem), expires_ns)
+    issuer = of.authority.signing.name
+    accounts.register_certificate(ctx, node, fingerprint(pem), expires_ns, issuer)
     return api.Certificate(
         certificate_pem=pem,
         authority_pem=of.authority.certificate_pem,
         orders_key=of.authority.orders_key,
+        orders_keys=of.authority.orders_keys,
     )
+
+
+@writing(api.REENROL)
+def _reenrol(of: Orchestrator, ctx: RequestContext, request: api.Reenrol) -> api.Reenrolment:
+    """Issue a certificate to a node whose certificate has expired, if an administrator agrees."""
+    node, old, asked = request.node, request.certificate_pem, request.csr_pem
+    try:
+        digest, is_own = fingerprint(old), is_request_of(old, asked, request.signature)
+    except ValueError as error:
+        raise InputError(f"the certificate cannot be read: {error}") from None
+    nodes.get(ctx, node)
+    accounts.check_expired(ctx, node, digest)
+    if not is_own:
+        raise DeniedError("the request is not signed by the key of the expired certificate")
+    if not accounts.take_approval(ctx, node, hashlib.sha256(asked).digest()):
+        return api.Reenrolment()
+    accounts.delete_certificates(ctx, node)
+    return api.Reenrolment(certificate=_certificate(of, ctx, node, asked))
+
+
+def authority_status(of: Orchestrator, ctx: RequestContext) -> api.AuthorityStatus:
+    """Return the authorities that nodes and users trust, and the nodes that lack the newest."""
+    signing, former = of.authority.signing, of.authority.former
+    behind = accounts.nodes_behind(ctx, signing.name, FIRST_NAME)
+    infos = [None if each is None else _authority_info(each) for each in (signing, former)]
+    return api.AuthorityStatus(signing=infos[0], former=infos[1], nodes_behind=behind)
+
+
+def _authority_info(generation: Generation) -> api.AuthorityInfo:
+    begin, end = valid_until(generation.certificate_pem)
+    return api.AuthorityInfo(
+        name=generation.name,
+        sha256=fingerprint(generation.certificate_pem).hex(),
+        from_ns=round(begin.timestamp() * 1e9),
+        to_ns=round(end.timestamp() * 1e9),
+    )
+
+
+@acting(api.ROTATE_AUTHORITY)
+def _rotate(of: Orchestrator, caller: Caller, _request: api.Nothing) -> api.AuthorityStatus:
+    of.rotate_authority()
+    with of.reading(caller) as ctx:
+        return authority_status(of, ctx)
+
+
+@acting(api.RETIRE_AUTHORITY)
+def _retire(of: Orchestrator, caller: Caller, request: api.Retire) -> api.AuthorityStatus:
+    with of.reading(caller) as ctx:
+        status = authority_status(of, ctx)
+    if status.former is not None and status.nodes_behind and not request.force:
+        raise InputError(
+            f"{', '.join(status.nodes_behind[:5])}: {len(status.nodes_behind)} nodes have no "
+            "certificate of the new authority yet: wait for them, or retire with --force and "
+            "invite them again"
+        )
+    of.retire_authority()
+    with of.reading(caller) as ctx:
+        return authority_status(of, ctx)
 
 
 @writing(api.CLAIM)
@@ -341,6 +417,9 @@ reading(api.LIST_USERS)(lambda _, ctx, __: accounts.users(ctx))
 writing(api.PUT_USER)(lambda _, ctx, a: accounts.put_user(ctx, a))
 writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
 writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
+reading(api.AUTHORITY)(lambda of, ctx, _: authority_status(of, ctx))
+reading(api.TRUST)(lambda of, _, __: api.Trust(authority_pem=of.authority.certificate_pem))
+writing(api.APPROVE)(lambda _, ctx, a: accounts.approve(ctx, a.node) or a.node)
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))
 reading(api.LIST_ALERTS)(lambda _, ctx, a: alerts.listing(ctx, ended=a.all, limit=a.limit))
 reading(api.LIST_WEBHOOKS)(lambda _, ctx, __: webhooks.listing(ctx))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -44,9 +44,24 @@ Act = Callable[[Operation[Any, Any], Request], Awaitable[Any]]
 """Function that answers a request: with a message, or an iterator of bytes or of messages."""
 
 
-def make_app(operations: Iterable[Operation[Any, Any]], act: Act) -> Starlette:
-    """Return the ASGI application that serves operations."""
-    routes = [Route(o.path, _endpoint(o, act), methods=[o.method]) for o in operations]
+def make_app(
+    operations: Iterable[Operation[Any, Any]],
+    act: Act,
+    headers: Callable[[], Mapping[str, str]] = dict,
+) -> Starlette:
+    """Return the ASGI application that serves operations; all answers have the `headers`."""
+
+    def endpoint(operation: Operation[Any, Any]) -> Callable[[Request], Any]:
+        answer = _endpoint(operation, act)
+
+        async def with_headers(http: Request) -> Response:
+            response: Response = await answer(http)
+            response.headers.update(headers())
+            return response
+
+        return with_headers
+
+    routes = [Route(o.path, endpoint(o), methods=[o.method]) for o in operations]
 
     async def unknown(_http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

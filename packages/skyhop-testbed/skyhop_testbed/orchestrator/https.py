@@ -29,6 +29,8 @@ from skyhop_testbed.orchestrator.connections import Budget, Cause, Limits, Place
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
+_FILES_EVERY_S = 1.0
+"""Interval in s at which a server looks for new keys and certificates."""
 _PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES, _UNSENT_MS = 20, 5, 2, 30_000
 """TCP keepalive and TCP_USER_TIMEOUT: a vanished client is noticed within about 30 s."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -288,17 +290,48 @@ class HttpsServer:
             proxy_headers=False,
         )
         self._server = _Server(config, self.budget)
+        self._files = [each for each in (key, certificate, clients) if each is not None]
+        self._clients = clients
         self._serving: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     def start(self, listener: socket.socket) -> None:
         """Start serving on a bound socket."""
         self._serving = asyncio.create_task(self._server.serve([listener]))
+        self._reading = asyncio.create_task(self._follow_files())
 
     async def stop(self) -> None:
         """Stop the server; requests in progress have one second to finish."""
         self._server.should_exit = True
+        if self._reading is not None:
+            self._reading.cancel()
         if self._serving is not None:
             await self._serving
+
+    async def _follow_files(self) -> None:
+        """Read key and certificates again when their files change; later connections use them.
+
+        A former authority of clients stays in the running server's list; the orchestrator refuses
+        the certificates that it has signed.
+        """
+        seen = _changed_ns(self._files)
+        while True:
+            await asyncio.sleep(_FILES_EVERY_S)
+            now, context = _changed_ns(self._files), self._server.config.ssl
+            if now == seen or context is None:
+                continue
+            try:
+                context.load_cert_chain(self._files[1], self._files[0])
+                if self._clients is not None:
+                    context.load_verify_locations(self._clients)
+                seen = now
+            except (OSError, ValueError) as error:
+                _LOG.warning("the server's certificate cannot be read: %s", error)
+
+
+def _changed_ns(files: list[Path]) -> list[int]:
+    """Return the times of the last change of files; 0 for a file that is missing."""
+    return [each.stat().st_mtime_ns if each.exists() else 0 for each in files]
 
 
 def bound(address: str) -> socket.socket:

@@ -17,6 +17,7 @@ from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
 from skyhop_testbed.keys import write_private
 from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.planning import bookings, plan_runs, spec_of
 from skyhop_testbed.orchestrator.request_context import (
     ConflictError,
@@ -26,6 +27,7 @@ from skyhop_testbed.orchestrator.request_context import (
     as_json,
 )
 from skyhop_testbed.privacy import check_readable
+from skyhop_testbed.protocol import needed_protocol
 from skyhop_testbed.states import Change
 from skyhop_testbed.store.tables import job, job_file, job_node, node, run
 from skyhop_testbed.triggers.parse import fields_in, parse
@@ -65,6 +67,7 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
     for name in wanted:
         if name not in known:
             raise NotFoundError(f"there is no node {name}: skyhop testbed nodes lists them")
+    _check_understood(ctx, spec, wanted)
     if spec.server and not _address(ctx, spec.server):
         raise InputError(f"server: {spec.server} has no address; its owner gives it one")
     _check_trigger(ctx, spec)
@@ -84,6 +87,24 @@ def _check_trigger(ctx: RequestContext, spec: Job) -> None:
     for name in spec.nodes:
         if not access.sees_traffic(ctx, name):
             check_readable(name, fields)
+
+
+def _check_understood(ctx: RequestContext, spec: Job, names: list[str]) -> None:
+    """Check that the agents of all nodes are new enough for a job's keys.
+
+    A node that has never connected passes: its agent is not known yet.
+
+    Raises:
+        InputError: an agent is too old; the message names the key that it would refuse.
+    """
+    needed, key = needed_protocol(spec)
+    for row in ctx.all(sa.select(node).where(node.c.name.in_(names)).order_by(node.c.name)):
+        agent = agent_of(row)
+        if agent is not None and agent.highest < needed:
+            raise InputError(
+                f"{row['name']}: its agent (skyhop {agent.version or 'without a version'}) does "
+                f"not know {key}: ask its owner to upgrade it, or choose another node"
+            )
 
 
 def check_job(ctx: RequestContext, text: str) -> Check:

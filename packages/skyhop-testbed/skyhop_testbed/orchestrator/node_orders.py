@@ -57,7 +57,7 @@ class NodeOrders:
 
     def _signed(self, kind: api.OrderKind, values: object) -> api.Order:
         body = as_json(values).encode()
-        signature = self._orchestrator.authority.sign_order(body)
+        signature = self._orchestrator.authority.sign_order(body, self._node.issuer)
         if kind is api.OrderKind.SCHEDULE_CHANGE:
             return api.Order.packing(kind, body, signature)
         return api.Order(kind=kind, body=body, signature=signature)

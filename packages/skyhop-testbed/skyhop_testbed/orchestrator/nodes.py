@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,7 +15,8 @@ from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode,
 from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
-from skyhop_testbed.orchestrator import access, alerts, runs
+from skyhop_testbed.orchestrator import access, accounts, alerts, runs
+from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
     RunReport,
@@ -213,7 +214,7 @@ def delete(ctx: RequestContext, name: str) -> None:
 def document(ctx: RequestContext, name: str) -> NodeDocument:
     """Return a node; its address, policy and preemptions are included for its owner only."""
     row = get(ctx, name)
-    values = _public(ctx, row, alerts.kinds_by_node(ctx))
+    values = _public(ctx, row, _troubles(ctx))
     if access.owns_node(ctx, name):
         values |= {"address": row["address"], "policy": json.loads(row["policy"])}
         values["preemptions"] = _preemptions(ctx, name)
@@ -225,14 +226,23 @@ def listing(ctx: RequestContext, *, active: bool = False) -> list[NodeInfo]:
     query = sa.select(node).order_by(node.c.name)
     if active:
         query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
-    firing = alerts.kinds_by_node(ctx)
-    return [NodeInfo(**_public(ctx, row, firing)) for row in ctx.all(query)]
+    troubles = _troubles(ctx)
+    return [NodeInfo(**_public(ctx, row, troubles)) for row in ctx.all(query)]
 
 
-def _public(
-    ctx: RequestContext, row: sa.RowMapping, firing: dict[str, list[str]]
-) -> dict[str, Any]:
-    """Return the fields of a `NodeInfo`; `firing` holds the kinds of alerts by node."""
+class _Troubles(NamedTuple):
+    """Kinds of alerts by node, and nodes that wait for a certificate."""
+
+    firing: dict[str, list[str]]
+    waiting: set[str]
+
+
+def _troubles(ctx: RequestContext) -> _Troubles:
+    return _Troubles(alerts.kinds_by_node(ctx), accounts.waiting_nodes(ctx))
+
+
+def _public(ctx: RequestContext, row: sa.RowMapping, troubles: _Troubles) -> dict[str, Any]:
+    """Return the fields of a `NodeInfo`."""
     seen = row["last_seen_ns"]
     limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
     shown = ("name", "owner", "description", "provider", "latitude_deg", "longitude_deg")
@@ -242,7 +252,11 @@ def _public(
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
-    values["alerts"] = firing.get(row["name"], [])
+    values["alerts"] = troubles.firing.get(row["name"], [])
+    agent = agent_of(row)
+    values["version"] = (agent and agent.version) or str(values["health"].get("version", ""))
+    values["upgrade"] = agent.why_not_understood if agent else ""
+    values["is_waiting"] = row["name"] in troubles.waiting
     return values
 
 

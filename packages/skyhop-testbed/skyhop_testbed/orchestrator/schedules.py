@@ -27,6 +27,7 @@ from skyhop_testbed.differences import (
     digest,
     digests_of,
 )
+from skyhop_testbed.orchestrator.marks import node_marks
 from skyhop_testbed.orchestrator.planning import spec_of
 from skyhop_testbed.orchestrator.request_context import RequestContext
 from skyhop_testbed.schedule import (
@@ -177,6 +178,7 @@ def _settings(ctx: RequestContext) -> NodeSettings:
         heartbeat_s=settings.heartbeat_s,
         late_s=settings.late_s,
         reschedule_after_s=settings.reschedule_after_s,
+        **node_marks(ctx.connection),
     )
 
 

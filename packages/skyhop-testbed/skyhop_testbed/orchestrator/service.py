@@ -19,15 +19,16 @@ from dataclasses import replace
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 from starlette.applications import Starlette
 from starlette.requests import Request
 
 from skyhop.errors import SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import Operation
-from skyhop_testbed.keys import fingerprint
+from skyhop_testbed.keys import fingerprint, trust_digest
 from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
+from skyhop_testbed.orchestrator.agents import note_agent
+from skyhop_testbed.orchestrator.authority import common_name, issued_ns
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
@@ -35,6 +36,7 @@ from skyhop_testbed.orchestrator.node_orders import NodeOrders
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
+    DeniedError,
     NotFoundError,
     TooOftenError,
     UnknownCallerError,
@@ -42,6 +44,7 @@ from skyhop_testbed.orchestrator.request_context import (
 from skyhop_testbed.orchestrator.schedules import Held
 from skyhop_testbed.orchestrator.subscriptions import Subscriptions
 from skyhop_testbed.orchestrator.waiting import Wait
+from skyhop_testbed.protocol import TRUST_HEADER, Peer, own_headers
 from skyhop_testbed.words import ENDED, Role
 
 _LOG = logging.getLogger(__name__)
@@ -84,7 +87,12 @@ class Service:
     def app(self, *, of_nodes: bool) -> Starlette:
         """Return the application of the agents' port or of the users' port."""
         offered = [o for o in api.OPERATIONS.values() if (o.roles == api.NODES) == of_nodes]
-        return make_app(offered, self._act)
+        return make_app(offered, self._act, self._headers)
+
+    def _headers(self) -> dict[str, str]:
+        """Return headers of all answers: version, protocols, and authorities to trust."""
+        trusted = self._orchestrator.authority.certificate_pem
+        return {**own_headers(), TRUST_HEADER: trust_digest(trusted, ())}
 
     async def _act(self, operation: Operation[Any, Any], http: Request) -> Any:
         _threads.set(self._of_agents if operation.roles == api.NODES else self._of_users)
@@ -156,10 +164,17 @@ class Service:
         if not chain:
             raise UnknownCallerError("expected a node's certificate")
         pem = chain[0].encode()
-        subject = x509.load_pem_x509_certificate(pem).subject
-        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        certificate = x509.load_pem_x509_certificate(pem)
+        name = common_name(certificate.subject)
         with self._orchestrator.reading(ITSELF) as ctx:
-            return accounts.caller_of_certificate(ctx, name, fingerprint(pem))
+            caller = accounts.caller_of_certificate(
+                ctx, name, fingerprint(pem), issued_ns(certificate)
+            )
+        agent = Peer.of_headers(http.headers)
+        if agent.side_to_upgrade:
+            note_agent(self._orchestrator, caller, agent)
+            raise DeniedError(agent.why_not_understood)
+        return replace(caller, issuer=common_name(certificate.issuer), agent=agent)
 
     def _note_refusal(
         self, operation: Operation[Any, Any], http: Request, target: str, error: SkyhopError
@@ -178,6 +193,7 @@ class Service:
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
         orders = NodeOrders(self._orchestrator, caller, message, self._held)
+        await _in_thread(note_agent, self._orchestrator, caller, caller.agent)
         _LOG.info("node %s follows from revision=%s", caller.name, message.revision)
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:

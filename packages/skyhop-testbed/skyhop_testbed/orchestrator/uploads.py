@@ -13,7 +13,9 @@ import datetime as dt
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -207,9 +209,17 @@ class Uploads:
         return self._incoming_of_all / run / side
 
     def _directory_of(self, row: sa.RowMapping, side: str) -> Path:
-        day = dt.datetime.fromtimestamp(row["created_ns"] / 1e9, dt.UTC)
-        node = row["client"] if side == Side.CLIENT else row["server"]
-        return self._directory.joinpath(str(node), row["job"], f"{day:%Y/%m/%d}", row["id"], side)
+        return self._directory / place_of(row, side)
+
+
+def place_of(row: Mapping[str, Any], side: str) -> PurePosixPath:
+    """Return the directory of a run's published files, relative to the directory of all runs.
+
+    `row` has the run's id, job, client, server and time of creation.
+    """
+    day = dt.datetime.fromtimestamp(row["created_ns"] / 1e9, dt.UTC)
+    node = row["client"] if side == Side.CLIENT else row["server"]
+    return PurePosixPath(str(node), row["job"], f"{day:%Y/%m/%d}", row["id"], side)
 
 
 def check_uploader(ctx: RequestContext, run: str, side: str) -> sa.RowMapping:

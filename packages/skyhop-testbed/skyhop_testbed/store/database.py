@@ -118,12 +118,20 @@ def _make_tables(connection: Connection, file: Path) -> None:
         raise InputError(f"{file}: made by a newer skyhop, or not a skyhop database")
     if version < VERSION:
         add_missing_tables(connection)
+        _add_agents(connection)
         connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
 
 
 def add_missing_tables(connection: Connection) -> None:
     """Make the tables and their indices that a file does not have, and leave the others."""
     metadata.create_all(connection)
+
+
+def _add_agents(connection: Connection) -> None:
+    """Add the versions of nodes' agents, which version 1 does not have."""
+    columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(node)")}
+    if "agent" not in columns:
+        connection.exec_driver_sql("ALTER TABLE node ADD COLUMN agent TEXT NOT NULL DEFAULT '{}'")
 
 
 def _configure(connection: Any, _record: object) -> None:

@@ -77,6 +77,8 @@ node = Table(
     Column("longitude_deg", Float, nullable=True),
     Column("policy", Text, nullable=False, default="{}"),
     Column("health", Text, nullable=False, default="{}"),
+    # Version and protocols of the agent, as JSON; empty before it has connected.
+    Column("agent", Text, nullable=False, server_default="{}"),
     Column("scavenger_mode", String(8), nullable=False, default="auto"),
     Column("scavenger_active", Boolean, nullable=False, default=False),
     Column("last_seen_ns", BigInteger, nullable=True),

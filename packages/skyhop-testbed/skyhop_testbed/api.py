@@ -38,6 +38,7 @@ from pydantic_core import from_json
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.job import Job
+from skyhop_testbed.protocol import since
 from skyhop_testbed.words import JobKind, Reason, Role, ScavengerMode, Side, State
 
 LARGEST_REQUEST = 64 << 20
@@ -396,7 +397,7 @@ class Follow(Request):
     """
 
     revision: Int64 = 0
-    digest: str | None = None
+    digest: Annotated[str | None, Field(json_schema_extra=since(2))] = None
 
 
 class Claim(NamedRun):

@@ -39,6 +39,7 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.kernel.requests import check_value
+from skyhop_testbed.protocol import since
 from skyhop_testbed.signals import MOST_CONDITIONS, Kind, Signals
 from skyhop_testbed.words import Backend, JobKind, Network
 
@@ -187,10 +188,14 @@ class Run(_Part):
     keep: list[Relative] = ["*"]
     """Patterns of files to keep; "telemetry" stands for the terminal's telemetry during the run."""
     env: dict[str, Word] = {}
-    signals: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = []
+    signals: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Field(max_length=64, json_schema_extra=since(2)),
+    ] = []
     """Signals that the program reads on its socket: names of `skyhop_testbed.signals`."""
     conditions: Annotated[
-        dict[Name, Annotated[str, Field(max_length=4096)]], Field(max_length=MOST_CONDITIONS)
+        dict[Name, Annotated[str, Field(max_length=4096)]],
+        Field(max_length=MOST_CONDITIONS, json_schema_extra=since(2)),
     ] = {}
     """Conditions over telemetry, by name, whose changes are the signal "trigger"."""
     timeout: Literal["failure", "success"] = "failure"

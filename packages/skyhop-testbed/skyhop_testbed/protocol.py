@@ -28,11 +28,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from skyhop.version import __version__
+from skyhop_testbed.words import Network
 
 OLDEST, PROTOCOL = 1, 2
 """Range of protocols that this version speaks."""
 VERSION_HEADER, PROTOCOL_HEADER, TRUST_HEADER = "skyhop-version", "skyhop-protocol", "skyhop-trust"
-VALUES_SINCE: Mapping[object, int] = {}
+PACKING_SINCE = 2
+"""Protocol that has brought compressed bodies of requests."""
+VALUES_SINCE: Mapping[object, int] = {Network.INTERNET: 2}
 """Values of a job's keys that a protocol above 1 has brought."""
 _LONGEST = 40
 _NUMBER = re.compile("[1-9][0-9]{0,5}")

@@ -30,7 +30,7 @@ from skyhop_testbed.api import (
     Q,
     lines_of,
 )
-from skyhop_testbed.protocol import Peer, fields_since, own_headers
+from skyhop_testbed.protocol import PACKING_SINCE, Peer, fields_since, own_headers
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0
@@ -127,11 +127,12 @@ class Wire:
     ) -> A:
         """Send a request; return its answer.
 
-        With `is_packed` a long body is compressed, which orchestrators read that send differences.
+        With `is_packed` a long body is compressed, if the peer reads that.
         """
         with _translated():
             built = self._request(operation, request, timeout_s)
-            if is_packed and len(built.content) > _PACKED_FROM_BYTES:
+            is_read = self.peer.highest >= PACKING_SINCE
+            if is_packed and is_read and len(built.content) > _PACKED_FROM_BYTES:
                 headers = {"content-type": "application/json", "content-encoding": PACKING}
                 built = self._http.build_request(
                     built.method,

@@ -25,6 +25,7 @@ from testbed_fake_orchestrator import NODE, FakeOrchestrator
 
 from skyhop.errors import SkyhopError
 from skyhop.telemetry import tidying
+from skyhop.version import __version__
 from skyhop_testbed import api
 from skyhop_testbed.agent import running, sensing, uploading
 from skyhop_testbed.agent.identity import Identity
@@ -37,6 +38,7 @@ from skyhop_testbed.executor.journal import read_journal
 from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop_testbed.executor.traffic import Traffic
 from skyhop_testbed.keys import make_request
+from skyhop_testbed.protocol import OLDEST, PROTOCOL, Peer
 from skyhop_testbed.words import ENDED
 
 _FIRST_PID = 1 << 30
@@ -244,7 +246,9 @@ class _Wire:
     def __init__(self, orchestrator: OrchestratorHere) -> None:
         self._orchestrator = orchestrator
 
-    def call(self, operation: Operation[Any, Any], *asked: Any, is_packed: bool = False) -> Any:
+    peer = Peer(__version__, OLDEST, PROTOCOL)
+
+    def call(self, operation: Operation[Any, Any], *asked: Any, **_: Any) -> Any:
         if self._orchestrator.is_away:
             raise _away()
         try:

@@ -91,7 +91,6 @@ class Link:
         self._troubles: set[str] = set()
         self._orders: Lines[api.Order] | None = None
         self.is_connected = False
-        self._is_packing = False
         """Whether the orchestrator reads compressed requests: it does if it sends differences."""
         self.wire = identity.open_wire()
         self._threads = [
@@ -204,17 +203,10 @@ class Link:
             self._again.clear()
 
     def _open_orders(self) -> Lines[api.Order]:
-        asked = self._follows()
-        try:
-            orders = self.wire.stream(api.FOLLOW, asked)
-            self._is_packing = asked.digest is not None
-            return orders
-        except ApiError as error:
-            if error.kind is not ErrorKind.INVALID or asked.digest is None:
-                raise
-        # An orchestrator before differences refuses the field that it does not know.
-        self._is_packing = False
-        return self.wire.stream(api.FOLLOW, api.Follow(revision=asked.revision))
+        if not self.wire.peer.version:
+            # The answer says what the orchestrator speaks: whether it sends differences.
+            self.wire.call(api.REPORT, api.Batch(at_ns=self._clock.now_ns()), _PATIENCE_S)
+        return self.wire.stream(api.FOLLOW, self._follows())
 
     def _dispatch(self, order: api.Order) -> None:
         try:
@@ -263,7 +255,7 @@ class Link:
                 for seq, at_ns, kind, text in rows
             ]
             batch = api.Batch(events=events, at_ns=self._clock.now_ns())
-            last = self.wire.call(api.REPORT, batch, _PATIENCE_S, is_packed=self._is_packing)
+            last = self.wire.call(api.REPORT, batch, _PATIENCE_S, is_packed=True)
             if not rows:
                 return
             self._db.acknowledge(last)

@@ -50,7 +50,7 @@ _MOST_DIFFERENCES, _DIFFERENCES_BYTES = 500, 100_000
 the node asks for the whole schedule."""
 _NEVER_DROPPED = (EventKind.RUN.value, EventKind.TASK.value)
 _MEASURED = (EventKind.TELEMETRY.value, EventKind.MAP.value, EventKind.HEALTH.value)
-"""Kinds of reports that wait in memory, and are lost if the agent is killed before they are sent."""
+"""Kinds of reports that wait in memory, and are lost if the agent is killed before."""
 OLD_SCHEDULE = "schedule"
 """Name under which agents before differences kept their schedule."""
 _NUMBERS = "next_seq"

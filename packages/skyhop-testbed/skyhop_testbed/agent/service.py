@@ -16,6 +16,7 @@ from skyhop.cli.stopping import stop_on_signals
 from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
+from skyhop_testbed import api
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.deciding import decide
@@ -154,15 +155,27 @@ class Agent:
             identity,
             db,
             on_order=self._on_order,
-            follows=lambda: self._orders.follows(),
+            follows=self._follows,
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
             clock=options.clock,
         )
         reach = Reach(options.dish, [identity.agents], options.say)
         internet = Availability(options.clock, options.internet_lacks)
-        kernel, clock = options.kernel, options.clock
-        return Node(identity, state, db, link, options.say, clock, kernel, reach, internet)
+        return Node(
+            identity,
+            state,
+            db,
+            link,
+            options.say,
+            options.clock,
+            options.kernel,
+            reach=reach,
+            internet=internet,
+        )
+
+    def _follows(self) -> api.Follow:
+        return self._orders.follows()
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)

@@ -34,8 +34,8 @@ from other_user import USER, as_other_user
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.executor.journal import is_alive, read_journal
-from skyhop_testbed.kernel import leoscope, queues, service
 from skyhop_testbed.fence import Fence
+from skyhop_testbed.kernel import leoscope, queues, service
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.kernel.client import KernelClient
 from skyhop_testbed.kernel.network import Namespace

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from manual_clock import ManualClock
 
 from needs import cases
 from skyhop.errors import InputError
-from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
+from skyhop_testbed.agent.agent_db import AgentDb, Durability, OutboxEntry
 from skyhop_testbed.agent.deciding import (
     Action,
     ActionKind,
@@ -360,6 +362,82 @@ def test_the_oldest_telemetry_goes_first_and_runs_never(
     assert [(kind, at_ns) for _, at_ns, kind, _ in db.next_batch()] == [
         ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),
     ]  # fmt: skip
+
+
+def test_what_is_acted_on_is_synced_and_the_rest_waits(tmp_path: Path) -> None:
+    """A run's claim, start and end are synced; steps between share a commit, without a sync."""
+    db = AgentDb(tmp_path, 0)
+    db.save_run(local_run(), run_entry(local_run(), 0, {}))
+    commits, syncs = db.counts.commits, db.counts.syncs
+    for state in (State.DEPLOYING, State.EXECUTING, State.FINISHING):
+        made = local_run()
+        made.state = state
+        db.save_run(made, run_entry(made, 1, {}), durability=Durability.HELD)
+    assert (db.counts.commits, db.counts.syncs) == (commits, syncs)
+    db.flush()
+    assert (db.counts.commits, db.counts.syncs) == (commits + 1, syncs)
+    for at_ns in range(100):
+        db.add(OutboxEntry(at_ns, TelemetryReport([])))
+        db.acknowledge(db.next_batch()[-1][0])
+    assert (db.counts.commits, db.counts.syncs) == (commits + 1, syncs)
+    made.state = State.COMPLETE
+    db.save_run(made, run_entry(made, 2, {}))
+    assert (db.counts.commits, db.counts.syncs) == (commits + 2, syncs + 1)
+    # A killed agent has what was synced or flushed, and not what was held.
+    made.settled_ns = 5
+    db.save_run(made, durability=Durability.HELD)
+    (kept,) = AgentDb(tmp_path, 0).local_runs()
+    assert (kept.state, kept.settled_ns) == (State.COMPLETE, 0)
+
+
+def test_a_batch_that_is_not_acknowledged_comes_again_the_same(tmp_path: Path) -> None:
+    """Its numbers stay, so that the orchestrator applies each report once; later ones follow."""
+    db = AgentDb(tmp_path, 0)
+    for at_ns in range(3):
+        db.add(OutboxEntry(at_ns, TelemetryReport([])))
+    sent = db.next_batch()
+    assert [at_ns for _, at_ns, _, _ in sent] == [0, 1, 2]
+    db.save_run(local_run(), run_entry(local_run(), 3, {}))
+    db.add(OutboxEntry(4, TelemetryReport([])))
+    again = db.next_batch()
+    assert again[:3] == sent
+    assert [at_ns for _, at_ns, _, _ in again] == [0, 1, 2, 3, 4]
+    assert [seq for seq, *_ in again] == sorted(seq for seq, *_ in again)
+    db.acknowledge(again[1][0])
+    assert [at_ns for _, at_ns, _, _ in db.next_batch()] == [2, 3, 4]
+    # What was sent and not acknowledged is in the file, also after the agent was killed.
+    assert [at_ns for _, at_ns, _, _ in AgentDb(tmp_path, 0).next_batch()][-3:] == [2, 3, 4]
+
+
+def test_no_number_is_given_twice_whenever_the_agent_is_killed(tmp_path: Path) -> None:
+    draw, last = random.Random(3), 0
+    db = AgentDb(tmp_path, S_NS)
+    for at_ns in range(cases(200)):
+        if draw.random() < 0.3:
+            db.save_run(local_run(), run_entry(local_run(), at_ns, {}))
+        else:
+            db.add(OutboxEntry(at_ns, TelemetryReport([])))
+        new = [seq for seq, at, _, _ in db.next_batch() if at == at_ns]
+        assert len(new) == 1
+        assert new[0] > last
+        last = new[0]
+        db.acknowledge(last)
+        if draw.random() < 0.2:
+            db = AgentDb(tmp_path, S_NS)
+
+
+def test_a_database_of_an_agent_before_reserved_numbers_goes_on(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "book.sqlite")) as base:
+        base.execute(
+            "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL,"
+            " kind TEXT NOT NULL, json TEXT NOT NULL)"
+        )
+        base.execute("INSERT INTO outbox VALUES (70, 1, 'run', '{}')")
+        base.execute("DELETE FROM outbox")
+        base.commit()
+    db = AgentDb(tmp_path, 0)
+    db.add(OutboxEntry(2, TelemetryReport([])))
+    assert db.next_batch()[0][0] == 71
 
 
 def test_what_is_no_book_is_said(tmp_path: Path) -> None:

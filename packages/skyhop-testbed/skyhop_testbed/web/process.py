@@ -37,7 +37,7 @@ _DESCRIPTORS = 2048
 _MOST_CONNECTIONS = 512
 """Upper limit on connections, which the limit on memory bears: each takes less than a megabyte."""
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("skyhop_testbed.web.process")
 
 
 def main() -> int:

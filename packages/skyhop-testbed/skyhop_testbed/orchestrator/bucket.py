@@ -151,7 +151,9 @@ def _check_endpoint(endpoint: str) -> None:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise ValueError("endpoint: expected a URL such as https://s3.example.org")
     if parts.scheme == "http" and not is_loopback(f"{parts.hostname}:0"):
-        raise ValueError("endpoint: without TLS, networks on the way can read the files: use https://")
+        raise ValueError(
+            "endpoint: without TLS, networks on the way can read the files: use https://"
+        )
 
 
 class Bucket:

@@ -362,6 +362,12 @@ def test_a_side_that_arrives_again_replaces_its_objects(at: LocalOrchestrator, s
     at.pass_s(3601)
     mover(at).do_round()
     assert read(at, run, "out.txt") == b"new"
+    # The same content again, as after a lost answer, does not stay on the disk.
+    at.pass_s(1)
+    assert upload(at, run, {"out.txt": b"new"})
+    mover(at).do_round()
+    at.pass_s(3601)
+    mover(at).do_round()
     assert sorted(key.rpartition("/")[2] for key in s3.objects()) == ["manifest.json", "out.txt"]
     assert local_files(at) == []
 

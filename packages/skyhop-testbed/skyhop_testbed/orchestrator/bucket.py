@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from skyhop.data.quantities import seconds, size_bytes
@@ -151,7 +151,9 @@ def _check_endpoint(endpoint: str) -> None:
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise ValueError("endpoint: expected a URL such as https://s3.example.org")
     if parts.scheme == "http" and not is_loopback(f"{parts.hostname}:0"):
-        raise ValueError("endpoint: without TLS everybody on the way reads the files: use https://")
+        raise ValueError(
+            "endpoint: without TLS, networks on the way can read the files: use https://"
+        )
 
 
 class Bucket:
@@ -220,9 +222,9 @@ class Bucket:
         if self.settings.reads_back and self._digest(key, size) != sha256:
             raise RunError(f"{key}: the object in the bucket differs from the file")
 
-    def open(self, key: str, size: int) -> BinaryIO:
+    def open(self, key: str, size: int) -> io.BufferedReader:
         """Return an object as a file that is read from the bucket as it is used."""
-        return cast("BinaryIO", io.BufferedReader(_ObjectReader(self, key, size), _PIECE_BYTES))
+        return io.BufferedReader(_ObjectReader(self, key, size), _PIECE_BYTES)
 
     def get(self, key: str, offset: int) -> Any:
         """Return the stream of an object's bytes from an offset on.

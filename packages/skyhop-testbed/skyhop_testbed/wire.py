@@ -31,6 +31,7 @@ from skyhop_testbed.api import (
     lines_of,
 )
 from skyhop_testbed.protocol import PACKING_SINCE, Peer, fields_since, own_headers
+from skyhop_testbed.proxies import environment_proxy
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0
@@ -62,11 +63,22 @@ def client_context(authority_pem: bytes, identity_pem: bytes | None = None) -> s
     return context
 
 
-def open_http(address: str, context: ssl.SSLContext) -> httpx.Client:
-    """Return an HTTP client for HOST:PORT; it connects at the first request, without a proxy."""
+def open_http(address: str, context: ssl.SSLContext, proxy: str | None = None) -> httpx.Client:
+    """Return an HTTP client for HOST:PORT; it connects at the first request.
+
+    Args:
+        address: host and port.
+        context: TLS settings; TLS goes through a proxy unread.
+        proxy: URL of an HTTP proxy that knows CONNECT; by default the environment's, if any.
+    """
     limits = httpx.Limits(keepalive_expiry=_IDLE_S)
+    through = proxy or environment_proxy(address)
     return httpx.Client(
-        base_url=f"https://{address}", verify=context, limits=limits, trust_env=False
+        base_url=f"https://{address}",
+        verify=context,
+        limits=limits,
+        proxy=through,
+        trust_env=False,
     )
 
 
@@ -235,6 +247,8 @@ def _translated() -> Iterator[None]:
     """Turn errors of HTTP and of damaged answers into `ApiError`."""
     try:
         yield
+    except httpx.ProxyError as error:
+        raise ApiError(ErrorKind.UNREACHABLE, f"the HTTP proxy refuses: {error}") from None
     except httpx.TimeoutException as error:
         raise ApiError(ErrorKind.TIMEOUT, f"no answer in time ({type(error).__name__})") from None
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:

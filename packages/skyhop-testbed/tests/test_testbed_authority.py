@@ -134,7 +134,7 @@ def invited(at: LocalOrchestrator, node: str, place: Path) -> Path:
 def enrolling(at: LocalOrchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let enrolment call the orchestrator in this process."""
 
-    def ask(values: dict[str, str], request: bytes) -> api.Certificate:
+    def ask(values: dict[str, str], request: bytes, _proxy: str | None) -> api.Certificate:
         asked = api.Enrol(node=values["node"], token=values["token"], csr_pem=request)
         return call(at.orchestrator, api.ENROL, ITSELF, asked)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,13 +45,15 @@ class Identity:
     """
     address: str = ""
     """Host and port of the orchestrator's port for users and enrolment."""
+    proxy: str | None = field(default=None, compare=False)
+    """URL of the HTTP proxy of the owner's settings; it is not stored with the identity."""
 
     def open_wire(self) -> Wire:
         """Return a connection to the orchestrator's port for agents."""
         from skyhop_testbed.wire import Wire, client_context, open_http
 
         context = client_context(self.authority_pem, self.key_pem + self.certificate_pem)
-        return Wire(open_http(self.agents, context))
+        return Wire(open_http(self.agents, context, self.proxy))
 
     def is_to_renew(self, now: dt.datetime) -> bool:
         """Return whether the certificate is due for renewal: at least `RENEWED_AFTER_DAYS` old."""
@@ -122,11 +124,13 @@ def _check_same_node(state: Path, values: dict[str, str]) -> None:
 
 
 def _enrol(values: dict[str, str], state: Path) -> Identity:
+    from skyhop_testbed.agent.settings import FILE, read_settings
     from skyhop_testbed.keys import make_request
 
     directory = state / "identity"
     key, request = make_request(values["node"])
-    issued = _request_certificate(values, request)
+    proxy = read_settings(state / FILE, is_wanted=False).proxy
+    issued = _request_certificate(values, request, proxy)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         addresses = {key_name: values[key_name] for key_name in ("node", "address", "agents")}
@@ -181,7 +185,7 @@ def renew(state: Path, identity: Identity, wire: Wire) -> Identity:
     key, request = make_request(identity.node)
     issued = wire.call(api.RENEW, api.Renew(csr_pem=request), _ENROL_PATIENCE_S)
     _store(state / "identity", key, issued)
-    return read_identity(state)
+    return replace(read_identity(state), proxy=identity.proxy)
 
 
 def reenrol(state: Path, identity: Identity, wire: Wire) -> Identity | None:
@@ -219,14 +223,15 @@ def reenrol(state: Path, identity: Identity, wire: Wire) -> Identity | None:
         return None
     _store(state / "identity", key, issued)
     file.unlink()
-    return read_identity(state)
+    return replace(read_identity(state), proxy=identity.proxy)
 
 
 def open_public_wire(identity: Identity) -> Wire:
     """Return a connection to the orchestrator's port for users, without a certificate."""
     from skyhop_testbed.wire import Wire, client_context, open_http
 
-    return Wire(open_http(identity.address, client_context(identity.authority_pem)))
+    context = client_context(identity.authority_pem)
+    return Wire(open_http(identity.address, context, identity.proxy))
 
 
 def _invitation(file: Path) -> dict[str, str]:
@@ -242,7 +247,9 @@ def _invitation(file: Path) -> dict[str, str]:
     return {key_name: values[key_name] for key_name in _KEYS}
 
 
-def _request_certificate(values: dict[str, str], request: bytes) -> Certificate:
+def _request_certificate(
+    values: dict[str, str], request: bytes, proxy: str | None = None
+) -> Certificate:
     """Send the invitation's token and a signing request; return the orchestrator's reply."""
     from skyhop_testbed import api
     from skyhop_testbed.wire import Wire, client_context, open_http
@@ -253,7 +260,7 @@ def _request_certificate(values: dict[str, str], request: bytes) -> Certificate:
         context = client_context(values["authority_pem"].encode())
     except ValueError as error:
         raise InputError(f"the invitation's authority_pem is no certificate: {error}") from None
-    wire = Wire(open_http(values["address"], context))
+    wire = Wire(open_http(values["address"], context, proxy))
     try:
         return wire.call(api.ENROL, asked, _ENROL_PATIENCE_S)
     except api.ApiError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from skyhop.telemetry.fields import Sample
 from skyhop_testbed import api
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
+from skyhop_testbed.agent.clock_check import await_clock
 from skyhop_testbed.agent.deciding import decide
 from skyhop_testbed.agent.due_times import DueTimes
 from skyhop_testbed.agent.host_traffic import HostTraffic
@@ -88,8 +89,9 @@ def run_agent(state: Path, *, options: Options | None = None) -> None:
     """
     chosen = options or Options()
     with locked(state):
-        identity = read_identity(state)
-        agent = Agent(state, identity, chosen, _settings(state, chosen))
+        settings = _settings(state, chosen)
+        identity = replace(read_identity(state), proxy=settings.proxy)
+        agent = Agent(state, identity, chosen, settings)
         stop_on_signals(agent.end)
         agent.run()
 
@@ -188,6 +190,7 @@ class Agent:
     def run(self) -> None:
         """Run the main loop until `end` is called."""
         node = self._node
+        await_clock(node)
         self._predictions.start()
         _LOG.info("node %s: follows %s", node.name, node.identity.agents)
         if lacking := node.internet_lacks():

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.own_traffic import CountedRun
 from skyhop_testbed.agent.reports import FollowUp, RunDetails
 from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
-from skyhop_testbed.agent.sensing import CountedRun
 from skyhop_testbed.words import ENDED, Network, Reason, Side, State
 
 _S = 1_000_000_000
@@ -92,7 +92,8 @@ class LocalRuns:
                 # The server's side always uses the host's network.
                 is_server = self._runs[key].side is Side.SERVER
                 network = Network.HOST if is_server else self._runs[key].spec.run.network
-                counted.append(CountedRun(key, pid, network))
+                directory = self._runs[key].directory(self._node.runs)
+                counted.append(CountedRun(key, pid, network, directory))
         return counted
 
     # Changes of runs.

@@ -29,6 +29,7 @@ from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.orders import Orders
+from skyhop_testbed.agent.own_traffic import OwnTraffic
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
 from skyhop_testbed.agent.sensing import Host, Watch
@@ -124,8 +125,9 @@ class Agent:
         say, clock = options.say, options.clock
         self._clock, self._due = clock, DueTimes(clock)
         self._node = node = self._open_node(state, identity, options)
-        self._host = Host(options.interface, options.net_dev, clock=clock)
         self._prober = Prober(settings.probe, say, clock=clock)
+        own = OwnTraffic(options.dish, lambda: self._prober.moved)
+        self._host = Host(options.interface, options.net_dev, own=own, clock=clock)
         self._surroundings = Surroundings(settings, options.dish, state, say)
         self._predictions = PredictionClient(
             settings, self._surroundings.of_second, say, clock=clock

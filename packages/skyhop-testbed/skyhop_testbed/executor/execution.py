@@ -18,7 +18,7 @@ from pathlib import Path
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.executor import keep, limits
+from skyhop_testbed.executor import cgroup_traffic, keep, limits
 from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, Assignment, write_durably
 from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
@@ -28,12 +28,12 @@ from skyhop_testbed.executor.sandbox import ProgramEnd
 from skyhop_testbed.executor.traffic import (
     NAMESPACE,
     SOCKETS,
-    SocketCounters,
+    ProcessSockets,
     Traffic,
     namespace_traffic,
 )
 from skyhop_testbed.kernel.client import KernelClient
-from skyhop_testbed.words import Network, Reason, State
+from skyhop_testbed.words import Backend, Network, Reason, State
 
 POLL_S = 0.5
 """Interval in s at which limits and traffic are checked."""
@@ -76,6 +76,7 @@ def execute(directory: Path, clock: Clock) -> None:
 def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write the result of a run whose executor was killed."""
     launcher(assignment.backend, clock).clean(assignment.run)
+    cgroup_traffic.remove_group(assignment.run)
     killed = Result(state=State.FAILED, reason=Reason.KILLED)
     finish(directory, assignment, journal, killed, clock)
 
@@ -91,7 +92,8 @@ class _Execution:
         self._work = directory / WORK
         self._kernel: KernelClient | None = None
         self._program: Program | None = None
-        self._sockets = SocketCounters()
+        self._group: cgroup_traffic.CountedGroup | None = None
+        self._sockets = ProcessSockets()
         self._moved = Traffic()
         self._stop: Outcome | None = None
         """Outcome of the run, once the program was told to end."""
@@ -125,6 +127,8 @@ class _Execution:
         finally:
             if self._kernel is not None:
                 self._kernel.close()
+            if self._group is not None:
+                self._group.close()
         finish(self._directory, self._assignment, self._journal, result, self._clock)
 
     def _deploy(self) -> None:
@@ -181,6 +185,7 @@ class _Execution:
         assignment = self._assignment
         descriptors = (outputs[0].writes, outputs[1].writes)
         attach_device = self._attach_device if assignment.network is Network.VETH else None
+        self._count_group()
         self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
             return self._launcher.start(assignment, self._work, descriptors, attach_device)
@@ -188,6 +193,20 @@ class _Execution:
             raise
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
+
+    def _count_group(self) -> None:
+        """Have the kernel count the run by its control group, if it uses the host's network.
+
+        Without the necessary privileges the sockets are counted.
+        """
+        assignment = self._assignment
+        if assignment.network is not Network.HOST or assignment.backend is not Backend.PROCESS:
+            return
+        with suppress(RunError):
+            self._group = cgroup_traffic.CountedGroup(assignment.run)
+            self._group.join()
+            text = str(self._group.map_id).encode()
+            write_durably(self._directory / cgroup_traffic.FILE, text)
 
     def _attach_device(self, namespace: int) -> str | None:
         """Request the run's device, and the job's kernel settings, from the kernel service.
@@ -268,7 +287,9 @@ class _Execution:
     def _count_traffic(self, *, is_last: bool = False) -> None:
         """Update the run's traffic; once the namespace is gone, the last value stays."""
         assert self._program is not None
-        if self._assignment.network is Network.HOST:
+        if self._group is not None:
+            moved = self._group.read()
+        elif self._assignment.network is Network.HOST:
             moved = self._sockets.read(self._program.processes())
         elif is_last and self._kernel is not None:
             # The kernel service still has the namespace open, which other processes can no longer
@@ -282,6 +303,8 @@ class _Execution:
         self._moved = max(self._moved, moved, key=lambda each: each.bytes)
 
     def _counted(self) -> str:
+        if self._group is not None:
+            return cgroup_traffic.GROUP
         return SOCKETS if self._assignment.network is Network.HOST else NAMESPACE
 
     def _on_signal(self) -> bool:

@@ -152,8 +152,14 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         cc=(job.kernel.cc or "").removeprefix("skyhop:"),
         inputs=str(inputs) if inputs else None,
         limits=node.policy.limits,
+        data_cap_bytes=_least(job.data_cap, node.allowance.left_bytes()),
         kernel=access,
     )
+
+
+def _least(*limits: int | None) -> int | None:
+    """Return the smallest limit; `None` if there is none."""
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:

@@ -37,6 +37,12 @@ def health(node: Node) -> HealthReport:
         clock_offset_ms=clock_offset_ms(),
         load=os.getloadavg()[0],
         backends={backend.value: _lacks(backend) for backend in Backend},
+        data={
+            "month": node.allowance.month(),
+            "used_bytes": node.allowance.used_bytes(),
+            "cap_bytes": node.policy.month_bytes,
+            "held_back": node.allowance.held_back(),
+        },
         networks=[n.value for n in Network if n is not Network.VETH or has_kernel],
     )
 

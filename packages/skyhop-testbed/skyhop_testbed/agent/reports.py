@@ -119,6 +119,17 @@ class KernelHealth(TypedDict):
     congestion: list[str]
 
 
+class MonthlyData(TypedDict):
+    """Data that the testbed has moved on a node in a month."""
+
+    month: str
+    """Month in UTC, as `YYYY-MM`."""
+    used_bytes: int
+    cap_bytes: float | None
+    held_back: str | None
+    """Reason why uploads wait; `None` if they need not."""
+
+
 @dataclass(frozen=True)
 class HealthReport:
     """Software and resources of the node."""
@@ -133,6 +144,7 @@ class HealthReport:
     backends: dict[str, str | None]
     """Reason why a back end cannot be used, or `None`, by its name."""
     networks: list[str]
+    data: MonthlyData | None = None
 
 
 Report = (

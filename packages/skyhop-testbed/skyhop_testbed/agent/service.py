@@ -206,6 +206,7 @@ class Agent:
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
         node.link.close()
+        node.allowance.save()
         node.db.close()
 
     def _wait_s(self) -> float:
@@ -224,6 +225,8 @@ class Agent:
         sample = self._telemetry.store_new()
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
+            if self._traffic.has_cap_changed:
+                self._housekeeping.report_health()
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
         if sample is not None:
             guarded("triggers", lambda: self._trigger_runs.evaluate(sample))

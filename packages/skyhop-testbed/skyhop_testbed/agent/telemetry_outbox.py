@@ -86,13 +86,19 @@ class TelemetryOutbox:
         if (
             self._unsent_map
             and self._node.link.is_connected
+            and not self._node.allowance.is_used_up()
             and self._due.is_due("map", maps.EVERY_S)
         ):
             content, self._unsent_map = self._unsent_map, None
             self._node.report(MapReport(maps.encode_map(content)))
 
     def send(self) -> None:
-        """Queue the reports of all samples that are not reported yet."""
+        """Queue the reports of all samples that are not reported yet.
+
+        Once the month's data cap is reached, samples stay on this node.
+        """
         samples, self._unsent = self._unsent, []
+        if self._node.allowance.is_used_up():
+            return
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._node.report(TelemetryReport(samples[first : first + _MOST_SAMPLES]))

@@ -12,6 +12,7 @@ import os
 import selectors
 import shutil
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +20,13 @@ from pathlib import Path
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.executor import cgroup_traffic, keep, limits
-from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, Assignment, write_durably
+from skyhop_testbed.executor.assignment import (
+    RESULT_FILE,
+    WORK,
+    Assignment,
+    open_durably,
+    write_durably,
+)
 from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
 from skyhop_testbed.executor.output import Output
@@ -374,15 +381,27 @@ def _finish(
     directory: Path, assignment: Assignment, journal: Journal, result: Result, clock: Clock
 ) -> None:
     work = directory / WORK
-    kept: list[keep.KeptFile] = []
-    left: list[keep.SkippedFile] = []
+    found: Iterator[keep.KeptFile | keep.SkippedFile] = iter(())
     if work.is_dir():
-        kept, left = keep.choose(work, assignment.keep, _input_digests(assignment))
+        found = keep.choose(work, assignment.keep, _input_digests(assignment))
     is_partial = result.state is not State.COMPLETE
     of = keep.Origin(assignment.run, assignment.node, assignment.side, is_partial)
-    write_durably(directory / keep.FILE, keep.manifest(of, kept, left))
-    replace(result, **vars(of), files=len(kept)).write(directory)
+    with open_durably(directory / keep.FILE) as stream:
+        kept = keep.write_kept(stream, of, found, assignment.limits.files)
+    if kept.is_exceeded:
+        of = replace(of, partial=True)
+        if result.state is State.COMPLETE:
+            result = replace(result, **vars(_too_many_files(assignment)))
+    replace(result, **vars(of), files=kept.files).write(directory)
     journal.add(clock.now_ns(), Step.FINISHED, state=result.state, reason=result.reason)
+
+
+def _too_many_files(assignment: Assignment) -> Outcome:
+    said = (
+        f"it left more than {assignment.limits.files:,} files to keep; the first of them are "
+        "uploaded: pack them into an archive"
+    )
+    return Outcome(State.FAILED, Reason.DISK, said)
 
 
 def _input_digests(assignment: Assignment) -> dict[str, str]:
@@ -390,7 +409,7 @@ def _input_digests(assignment: Assignment) -> dict[str, str]:
     if assignment.inputs is None:
         return {}
     try:
-        inputs, _ = keep.choose(Path(assignment.inputs), ["*"])
+        inputs = [*keep.choose(Path(assignment.inputs), ["*"])]
     except OSError as error:
         raise InputError(f"{assignment.inputs}: {error.strerror}") from None
-    return {each.name: each.sha256 for each in inputs}
+    return {each.name: each.sha256 for each in inputs if isinstance(each, keep.KeptFile)}

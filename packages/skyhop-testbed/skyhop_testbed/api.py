@@ -38,6 +38,7 @@ from pydantic_core import from_json
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.job import Job
+from skyhop_testbed.manifests import MOST_FILES
 from skyhop_testbed.protocol import since
 from skyhop_testbed.words import JobKind, Reason, Role, ScavengerMode, Side, State
 
@@ -437,6 +438,16 @@ class RunSide(NamedRun):
     side: str
 
 
+class ListFiles(NamedRun):
+    """Run whose files are listed, in the order of their sides and names."""
+
+    after_side: str = ""
+    after_name: str = ""
+    """Side and name of the file after which the list begins."""
+    limit: Int64 = 0
+    """Upper limit on files; 0 for 1,000."""
+
+
 class Piece(Message):
     """Header of a piece of an upload, in a line of its own before the piece's bytes."""
 
@@ -571,6 +582,10 @@ class RunDocument(RunInfo):
 
     events: list[RunEvent]
     files: list[RunFile]
+    """First files in the order of their sides and names, and the program's output."""
+    file_count: int | None = None
+    """Number of all files; `ListFiles` has those that are not in `files`."""
+    file_bytes: int | None = None
     spec: Spec
 
 
@@ -667,6 +682,8 @@ class Settings:
     """Time ahead for which nodes know their runs: they go on so long without the orchestrator."""
     late_s: float = 60.0
     """Delay after its planned start up to which a run may begin; later it is skipped."""
+    files_per_run: int | float = MOST_FILES
+    """Upper limit on the files of one side of a run."""
     telemetry_retention_s: float = 400 * 86_400.0
     requests_per_minute: float = 600.0
     """Upper limit on requests per minute of one caller."""
@@ -765,6 +782,18 @@ class AuthorityStatus(Message):
     """Authority before the last rotation, trusted until it is retired."""
     nodes_behind: list[str]
     """Nodes without a certificate of the signing one."""
+
+
+class UploadProgress(Message):
+    """Part of an upload that has arrived."""
+
+    manifest_bytes: int
+    missing: list[tuple[int, int]] | None
+    """Files that are missing or incomplete: ranges of their indices in the manifest, without their
+    ends; `None` while the manifest is incomplete."""
+    offset: int
+    """Bytes that have arrived of the first missing file; the others are sent from their beginning.
+    """
 
 
 class OrderKind(StrEnum):
@@ -892,6 +921,9 @@ CLAIM = _op("Claim", "POST /runs/{run}/claim", Claim, Grant, NODES)
 REPORT = _op("Report", "POST /events", Batch, int, NODES)
 INPUT = _op("Input", "GET /jobs/{job}/input", Input, bytes, NODES)
 UPLOAD_STATE = _op("UploadState", "GET /runs/{run}/uploads/{side}", RunSide, dict[str, int], NODES)
+UPLOAD_PROGRESS = _op(
+    "UploadProgress", "GET /runs/{run}/uploads/{side}/progress", RunSide, UploadProgress, NODES
+)
 UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, bool, NODES, uploads=True)
 
 CHECK_JOB = _op("CheckJob", "POST /jobs/check", CheckJob, Check, USERS)
@@ -902,6 +934,7 @@ LIST_JOBS = _op("ListJobs", "GET /jobs", ListJobs, list[JobInfo], USERS)
 NEXT_SLOT = _op("NextSlot", "GET /calendar/next", NextSlot, Slot, USERS)
 CALENDAR = _op("Calendar", "GET /calendar", Calendar, list[Reservation], USERS)
 LIST_RUNS = _op("ListRuns", "GET /runs", ListRuns, list[RunInfo], USERS)
+LIST_FILES = _op("ListFiles", "GET /runs/{run}/files", ListFiles, list[RunFile], USERS)
 GET_RUN = _op("GetRun", "GET /runs/{run}", NamedRun, RunDocument, USERS)
 WATCH_RUN = _op("WatchRun", "GET /runs/{run}/watch", NamedRun, RunDocument, USERS, lines=True)
 ABORT_RUN = _op("AbortRun", "POST /runs/{run}/abort", AbortRun, RunDocument, USERS, is_audited=True)

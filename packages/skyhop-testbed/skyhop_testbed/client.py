@@ -235,10 +235,25 @@ class Testbed:
         """Move a planned run to the nearest free time from `from_ns` on; return the new run."""
         return self._call(api.RESCHEDULE_RUN, api.RescheduleRun(run=name, from_ns=from_ns))
 
+    def files(self, name: str) -> Iterator[api.RunFile]:
+        """Yield all files of a run."""
+        found = self.run(name)
+        if found.file_count is None or found.file_count <= len(found.files):
+            yield from found.files
+            return
+        after = ("", "")
+        while True:
+            asked = api.ListFiles(run=name, after_side=after[0], after_name=after[1])
+            part = self._call(api.LIST_FILES, asked)
+            yield from part
+            if not part:
+                return
+            after = (part[-1].side, part[-1].name)
+
     def fetch(self, name: str, directory: Path) -> list[Path]:
         """Download a run's files into a directory, except files already there; return all paths."""
         made = []
-        for each in self.run(name).files:
+        for each in self.files(name):
             path = directory / each.side / each.name
             if not _is_downloaded(path, each):
                 self._fetch_file(name, each, path)

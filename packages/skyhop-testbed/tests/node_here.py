@@ -23,11 +23,11 @@ import pytest
 from manual_clock import S_NS, ManualClock
 from testbed_fake_orchestrator import NODE, FakeOrchestrator
 
-from skyhop.errors import SkyhopError
+from skyhop.errors import RunError, SkyhopError
 from skyhop.telemetry import tidying
 from skyhop.version import __version__
 from skyhop_testbed import api
-from skyhop_testbed.agent import running, sensing, uploading
+from skyhop_testbed.agent import own_traffic, running, uploading
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.service import Agent, Options
 from skyhop_testbed.agent.settings import Settings
@@ -36,6 +36,7 @@ from skyhop_testbed.executor import execution
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.executor.journal import read_journal
 from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
+from skyhop_testbed.executor.tcp_sockets import TcpSocket
 from skyhop_testbed.executor.traffic import Traffic
 from skyhop_testbed.keys import make_request
 from skyhop_testbed.protocol import OLDEST, PROTOCOL, Peer
@@ -284,6 +285,7 @@ class NodeHere:
         said: log lines of the agent.
         settings: the owner's settings.
         internet_lacks: what the machine lacks for the network `internet`.
+        sockets: TCP sockets of this machine, as the agent sees them.
     """
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -295,6 +297,7 @@ class NodeHere:
         self.said: list[str] = []
         self.settings = Settings()
         self.internet_lacks: str | None = None
+        self.sockets = Sockets()
         self._pids = iter(range(_FIRST_PID, 2 * _FIRST_PID))
         self.agent: Agent | None = None
         self._threads: list[threading.Thread] = []
@@ -414,10 +417,9 @@ class NodeHere:
                 super().start()
 
         patch.setattr(threading, "Thread", Thread)
-        for module in (sensing, execution):
-            patch.setattr(
-                module, "SocketCounters", lambda *_: types.SimpleNamespace(read=_no_traffic)
-            )
+        patch.setattr(execution, "ProcessSockets", lambda: types.SimpleNamespace(read=_no_traffic))
+        patch.setattr(execution.cgroup_traffic, "CountedGroup", _no_group)
+        patch.setattr(own_traffic, "TcpTable", lambda: self.sockets)
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)
         patch.setattr(tidying, "tidy_in_subprocess", lambda _directory: None)
         processes = {"Popen": self._start_executor, "run": self._run_executor, "DEVNULL": -3}
@@ -457,6 +459,25 @@ class NodeHere:
     def _open_journal(self, directory: Path) -> _Journal:
         journal = self.executor().journal = _Journal(directory)
         return journal
+
+
+class Sockets:
+    """TCP sockets of a machine, with the interface of `TcpTable`."""
+
+    def __init__(self) -> None:
+        self.open: list[TcpSocket] = []
+
+    def sockets(self) -> list[TcpSocket]:
+        """Return the open sockets."""
+        return self.open
+
+    def destroyed(self) -> list[TcpSocket]:
+        """Return no sockets."""
+        return []
+
+
+def _no_group(_run: str) -> None:
+    raise RunError("no control groups in tests")
 
 
 def _no_traffic(_pids: object) -> Traffic:

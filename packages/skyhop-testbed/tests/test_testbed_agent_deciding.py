@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from manual_clock import ManualClock
+from node_here import Sockets
 
 from needs import cases
 from skyhop.errors import InputError
+from skyhop_testbed.agent import own_traffic
 from skyhop_testbed.agent.agent_db import AgentDb, Durability, OutboxEntry
 from skyhop_testbed.agent.deciding import (
     Action,
@@ -29,11 +31,11 @@ from skyhop_testbed.agent.deciding import (
 )
 from skyhop_testbed.agent.deploying import KernelError, assignment_of
 from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.own_traffic import CountedRun
 from skyhop_testbed.agent.policy import Policy
 from skyhop_testbed.agent.reports import TaskReport, TelemetryReport
 from skyhop_testbed.agent.running import run_entry
-from skyhop_testbed.agent.sensing import CountedRun, Host
-from skyhop_testbed.executor import traffic
+from skyhop_testbed.agent.sensing import Host
 from skyhop_testbed.executor.result import Outcome
 from skyhop_testbed.scavenger import Rule
 from skyhop_testbed.schedule import ScheduledJob, ServerAnswer
@@ -268,8 +270,7 @@ def test_whatever_comes_no_run_is_begun_twice_and_none_is_forgotten() -> None:
 def test_the_second_in_which_a_run_ends_is_not_the_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Earlier tests of this process may have left sockets open, which the agent would count.
-    monkeypatch.setattr(traffic, "_inodes", lambda _pid: iter(()))
+    monkeypatch.setattr(own_traffic, "TcpTable", Sockets)
     file = tmp_path / "dev"
     host = Host("eth9", file, clock=ManualClock())
     user = []

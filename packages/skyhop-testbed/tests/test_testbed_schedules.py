@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from manual_clock import ManualClock
-from testbed_harness import ANN, S, LocalOrchestrator, job, local_orchestrator
+from testbed_harness import ANN, LocalOrchestrator, S, job, local_orchestrator
 
 from needs import cases
 from skyhop.errors import InputError
@@ -291,9 +291,7 @@ def test_a_node_that_reads_no_differences_gets_whole_schedules(at: LocalOrchestr
     stream = NodeOrders(at.orchestrator, A, api.Follow(revision=0), {})
     (order,) = stream.due()
     assert (order.kind, order.packed) == (OrderKind.SCHEDULE, b"")
-    schedule = read_schedule(
-        at.orchestrator.authority.orders_key, "a", order.body, order.signature
-    )
+    schedule = read_schedule(at.orchestrator.authority.orders_key, "a", order.body, order.signature)
     assert len(schedule.runs) == 2000
     assert stream.due() == []
     at.submit(job("j", 'at = "2027-01-01T00:00:31Z"', length='"20 s"'))

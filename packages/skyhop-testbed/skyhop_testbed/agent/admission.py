@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 
 from skyhop_testbed.agent import deploying
@@ -63,8 +62,7 @@ class Admission:
         node, now_ns = self._node, self._node.clock.now_ns()
         if job.fault:
             return None  # The run begins, and its deployment fails.
-        month = dt.datetime.fromtimestamp(now_ns / _S, dt.UTC).strftime("%Y-%m")
-        refusal = node.policy.refusal(job, now_ns, node.add_traffic(month), side)
+        refusal = node.policy.refusal(job, now_ns, node.allowance.used_bytes(), side)
         if refusal is not None:
             return Reason.REFUSED, refusal
         network = node.policy.network_of(job.spec.run, side)

@@ -157,6 +157,7 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         inputs=str(inputs) if inputs else None,
         limits=node.policy.limits,
         fence=_fence(node, local_run, network),
+        data_cap_bytes=_least(job.data_cap, node.allowance.left_bytes()),
         kernel=access,
         signals=str(signals) if signals else None,
     )
@@ -173,6 +174,11 @@ def _fence(node: Node, local_run: LocalRun, network: Network) -> Fence:
         listen.append(str(local_run.port))
     needs_resolvers = network is Network.VETH
     return node.reach.fence(node.policy.reach, listen, server, needs_resolvers=needs_resolvers)
+
+
+def _least(*limits: int | None) -> int | None:
+    """Return the smallest limit; `None` if there is none."""
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:

@@ -40,6 +40,12 @@ def health(node: Node) -> HealthReport:
         backends={backend.value: _lacks(backend) for backend in Backend},
         networks=[network.value for network in Network if lacks[network] is None],
         network_lacks={network.value: why for network, why in lacks.items() if why is not None},
+        data={
+            "month": node.allowance.month(),
+            "used_bytes": node.allowance.used_bytes(),
+            "cap_bytes": node.policy.month_bytes,
+            "held_back": node.allowance.held_back(),
+        },
     )
 
 

@@ -44,6 +44,10 @@ class Housekeeping:
         self._said = ""
         """Last answer to a request for another certificate, so that each is logged once."""
 
+    def report_health(self) -> None:
+        """Report the node's health at once."""
+        self._due.set_due("health")
+
     def do_due(self) -> None:
         """Do, or start, the work that is due."""
         node = self._node
@@ -54,7 +58,8 @@ class Housekeeping:
                 self._due.set_due("renew")
         if self._due.is_due("health", HEALTH_EVERY_S):
             self._in_background("health", lambda: node.report(health(node)))
-        if node.link.is_connected and self._due.is_due("prefetch", _PREFETCH_EVERY_S):
+        may_fetch = node.link.is_connected and not node.allowance.held_back()
+        if may_fetch and self._due.is_due("prefetch", _PREFETCH_EVERY_S):
             self._in_background("prefetch", self._prefetch)
         if self._due.is_due("clean", _CLEAN_EVERY_S):
             node.db.trim_outbox()

@@ -34,6 +34,10 @@ _PATIENCE_S, _UPLOAD_PATIENCE_S = 20.0, 60.0
 """Longest waits in s for a peer that neither sends nor takes bytes."""
 
 
+class RefusedError(RunError):
+    """The orchestrator refuses a run's files, and another attempt would not change that."""
+
+
 class Backoff:
     """Exponential backoff with jitter, 1 s to 30 s; after a refusal the wait is a minute."""
 
@@ -168,17 +172,33 @@ class Link:
         except ApiError as error:
             raise RunError(error_line(error)) from None
 
+    def progress(self, run: str, side: str) -> api.UploadProgress | None:
+        """Return what the orchestrator has of a run's files; `None` if it is older than this call.
+
+        Raises:
+            RefusedError: the orchestrator refuses these files.
+            RunError: the orchestrator is unreachable.
+        """
+        try:
+            asked = api.RunSide(run=run, side=side)
+            return self.wire.call(api.UPLOAD_PROGRESS, asked, _UPLOAD_PATIENCE_S)
+        except ApiError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return None
+            raise _upload_error(error) from None
+
     def upload(self, run: str, side: str, pieces: Iterator[bytes]) -> bool:
         """Send pieces of a run's files; return whether the orchestrator then has all files.
 
         Raises:
-            RunError: the orchestrator is unreachable, or refuses.
+            RefusedError: the orchestrator refuses these files.
+            RunError: the orchestrator is unreachable, or some files are damaged.
         """
         try:
             asked = api.RunSide(run=run, side=side)
             return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S)
         except ApiError as error:
-            raise RunError(error_line(error)) from None
+            raise _upload_error(error) from None
 
     def _follow(self) -> None:
         backoff = Backoff()
@@ -273,6 +293,11 @@ class Link:
         elif trouble is None and what in self._troubles:
             self._troubles.discard(what)
             self._say(f"{what}: the orchestrator answers again")
+
+
+def _upload_error(error: ApiError) -> RunError:
+    kind = RefusedError if error.kind is ErrorKind.DENIED else RunError
+    return kind(error_line(error))
 
 
 def error_line(error: ApiError) -> str:

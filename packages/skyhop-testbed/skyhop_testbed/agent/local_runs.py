@@ -9,9 +9,9 @@ from skyhop_testbed.agent.agent_db import Durability
 from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.own_traffic import CountedRun
 from skyhop_testbed.agent.reports import FollowUp, RunDetails
 from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
-from skyhop_testbed.agent.sensing import CountedRun
 from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.words import ENDED, Reason, Side, State
 
@@ -95,7 +95,8 @@ class LocalRuns:
             if pid is not None:
                 local_run = self._runs[key]
                 network = self._node.policy.network_of(local_run.spec.run, local_run.side)
-                counted.append(CountedRun(key, pid, network))
+                directory = local_run.directory(self._node.runs)
+                counted.append(CountedRun(key, pid, network, directory))
         return counted
 
     # Changes of runs.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
+from skyhop_testbed.agent.allowance import Allowance
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.policy import Policy
@@ -61,6 +62,10 @@ class Node:
     store_telemetry: Callable[[], None] = lambda: None
     """Function that writes the newest samples to the store `telemetry`."""
 
+    def __post_init__(self) -> None:
+        """Open the allowance, whose limits are those of the present policy."""
+        self.allowance = Allowance(self.db, self.clock, lambda: self.policy, self.say)
+
     @property
     def name(self) -> str:
         """Name of the node at its orchestrator."""
@@ -95,17 +100,6 @@ class Node:
             do()
         except Exception as error:
             self.say(f"{what}: {type(error).__name__}: {error}")
-
-    def add_traffic(self, month: str, added: int = 0) -> int:
-        """Add bytes to the traffic of all runs in a month (`YYYY-MM`).
-
-        Return the month's total in bytes.
-        """
-        name = f"moved:{month}"
-        total = int(self.db.get(name) or 0) + added
-        if added:
-            self.db.put(name, str(total))
-        return total
 
 
 def boot_id() -> str:

@@ -2,8 +2,8 @@
 
     {"programs": ["iperf3", "ping"], "hours": ["22:00-06:00"], "networks": ["internet", "none"],
      "reach": ["dish", "192.168.1.5:8080"], "listen": ["6000-6010"], "backends": ["process"],
-     "kernel": true, "data_cap_bytes_per_month": 50e9,
-     "memory_bytes": 1e9, "disk_bytes": 1e9, "processes": 100, "nice": 10, "ports": [5201, 5300],
+     "kernel": true, "data_cap_bytes_per_month": 50e9, "upload_bps": 4e6, "memory_bytes": 1e9,
+     "disk_bytes": 1e9, "processes": 100, "files": 1000, "nice": 10, "ports": [5201, 5300],
      "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1,
      "signals": ["prediction", "handover", "pop_ping_latency_ms"]}
 
@@ -32,8 +32,10 @@ from skyhop_testbed.words import Network, ScavengerMode, Side
 
 _PORTS = (5201, 5300)
 _KEEP_DAYS = 1.0
+_UPLOAD_BPS = 4e6
+_SLOWEST_BPS, _FASTEST_BPS = 1e3, 1e12
 _LARGEST_PORT = 65_535
-_LIMITS = ("memory_bytes", "disk_bytes", "processes", "nice")
+_LIMITS = ("memory_bytes", "disk_bytes", "processes", "nice", "files")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Policy:
     backends: frozenset[str] | None = None
     has_kernel: bool = False
     month_bytes: float | None = None
+    """Upper limit on the bytes of runs and agent in a month of UTC."""
+    upload_bps: float = _UPLOAD_BPS
+    """Upper limit on the rate of all uploads of results together, in bit/s."""
     ports: tuple[int, int] = _PORTS
     keep_days: float = _KEEP_DAYS
     """Days for which a run's files stay on the node after their upload."""
@@ -85,6 +90,7 @@ class Policy:
                 listen=check_listen(values.get("listen")),
                 backends=_names(values.get("backends")),
                 has_kernel=bool(values.get("kernel", False)),
+                upload_bps=_upload_bps(values.get("upload_bps", _UPLOAD_BPS)),
                 month_bytes=None if cap is None else float(cap),
                 ports=(low, high),
                 keep_days=float(values.get("keep_days", _KEEP_DAYS)),
@@ -104,7 +110,7 @@ class Policy:
         Args:
             job: the job.
             now_ns: the time.
-            month_bytes: traffic of all runs since the month began.
+            month_bytes: traffic of runs and agent since the month began.
             side: the side of the run (client or server) that this node would execute.
         """
         run = job.spec.run
@@ -170,6 +176,12 @@ def _known_signals(names: Any) -> frozenset[str]:
     """Return the signals that a policy allows; a later version's names are unknown here."""
     allowed = _names(names)
     return frozenset(ALL) if allowed is None else allowed & {*ALL, *FIELDS_OF_RUNS}
+
+
+def _upload_bps(value: Any) -> float:
+    if not _SLOWEST_BPS <= float(value) <= _FASTEST_BPS:
+        raise ValueError(f"upload_bps is from {_SLOWEST_BPS:g} to {_FASTEST_BPS:g}")
+    return float(value)
 
 
 def _has(allowed: frozenset[str] | None, word: str) -> bool:

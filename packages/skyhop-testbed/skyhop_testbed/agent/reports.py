@@ -119,6 +119,17 @@ class KernelHealth(TypedDict):
     congestion: list[str]
 
 
+class MonthlyData(TypedDict):
+    """Data that the testbed has moved on a node in a month."""
+
+    month: str
+    """Month in UTC, as `YYYY-MM`."""
+    used_bytes: int
+    cap_bytes: float | None
+    held_back: str | None
+    """Reason why uploads wait; `None` if they need not."""
+
+
 @dataclass(frozen=True)
 class HealthReport:
     """Software and resources of the node."""
@@ -135,6 +146,7 @@ class HealthReport:
     networks: list[str]
     network_lacks: dict[str, str] = field(default_factory=dict)
     """Reason why a network cannot be used, and what to do, by its name."""
+    data: MonthlyData | None = None
 
 
 Report = (

@@ -27,7 +27,7 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
 from skyhop_testbed.agent.agent_db import Durability, OutboxEntry
-from skyhop_testbed.agent.link import Backoff
+from skyhop_testbed.agent.link import Backoff, RefusedError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, boot_id
 from skyhop_testbed.agent.reports import FollowUp, RunDetails, RunReport, TaskReport
@@ -52,6 +52,8 @@ _MOST_STARTS = 3
 _SERVER_SHARE, _LONGEST_SERVER_S = 0.25, 60.0
 _LISTENS_S = 0.5
 _LONGEST_TRY_S = 300.0
+_HELD_BACK_S = 1.0
+"""Interval in s at which an upload that is held back is tried again."""
 
 
 class EndedError(RunError):
@@ -71,6 +73,8 @@ class Runner:
         self._lock = threading.RLock()
         self._stopped, self._answered = threading.Event(), threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        self._refused = ""
+        """Reason for which the orchestrator refuses the files."""
         self._directory = local_run.directory(node.runs)
         self._thread = threading.Thread(target=self._main, name=local_run.key, daemon=True)
         self._is_new = (
@@ -444,14 +448,15 @@ class Runner:
         """Add the run's traffic to the month's total on this node."""
         total = result.traffic.rx_bytes + result.traffic.tx_bytes if result.traffic else 0
         month = datetime.fromtimestamp(self.local_run.start_ns / _S, UTC).strftime("%Y-%m")
-        self._node.add_traffic(month, total)
+        self._node.allowance.add(month, total)
 
     def _finish(self) -> None:
         """Upload the files, then change to the final state and report it."""
         result = self._result()
         is_there = self._upload()
         if not is_there:
-            self._change_state(State.FAILED, Reason.UPLOAD, text="the files stay on the node")
+            text = self._refused or "the files stay on the node"
+            self._change_state(State.FAILED, Reason.UPLOAD, text=text[:300])
             return
         if result.state is State.COMPLETE:
             self._change_state(State.COMPLETE, **_result_details(result))
@@ -460,15 +465,22 @@ class Runner:
             self._change_state(State.FAILED, reason, **_result_details(result))
 
     def _upload(self) -> bool:
-        """Upload the files, with retries for the retention time.
+        """Upload the files, with retries for the retention time, unless they are refused for good.
 
         Return whether all have arrived.
         """
         local_run, backoff, said = self.local_run, Backoff(), ""
         while not local_run.is_uploaded:
             self._check_closing()
+            if self._node.allowance.held_back() and self._clock.now_ns() < local_run.keep_until_ns:
+                self._clock.wait(self._node.closing, _HELD_BACK_S)
+                continue
             try:
                 done = uploading.send(self._node, local_run, self._node.closing.is_set)
+            except RefusedError as error:
+                self._node.say(f"run {local_run.key}: upload: {error}")
+                self._refused = str(error)
+                return False
             except (SkyhopError, OSError, ValueError) as error:
                 done = False
                 if str(error) != said:
@@ -480,6 +492,9 @@ class Runner:
                     self._node.db.save_run(local_run, durability=Durability.HELD)
                 break
             self._check_closing()
+            if self._node.allowance.held_back():
+                backoff.clear()
+                continue
             if self._clock.now_ns() > local_run.keep_until_ns:
                 return False
             self._clock.wait(self._node.closing, min(backoff.next_s(), _LONGEST_TRY_S))

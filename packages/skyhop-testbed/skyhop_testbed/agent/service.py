@@ -30,6 +30,7 @@ from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.lock import locked
 from skyhop_testbed.agent.node import Node, clock_error_ns
 from skyhop_testbed.agent.orders import Orders
+from skyhop_testbed.agent.own_traffic import OwnTraffic
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
 from skyhop_testbed.agent.reach import Reach
@@ -114,8 +115,9 @@ class Agent:
         say, clock = options.say, options.clock
         self._clock, self._due = clock, DueTimes(clock)
         self._node = node = self._open_node(state, identity, options)
-        self._host = Host(options.interface, options.net_dev, clock=clock)
         self._prober = Prober(settings.probe, say, clock=clock)
+        own = OwnTraffic(options.dish, lambda: self._prober.moved)
+        self._host = Host(options.interface, options.net_dev, own=own, clock=clock)
         self._surroundings = Surroundings(settings, options.dish, state, say)
         self._predictions = PredictionClient(
             settings, self._surroundings.of_second, say, clock=clock
@@ -215,6 +217,7 @@ class Agent:
         node.guarded("telemetry", self._telemetry.send)
         node.guarded("telemetry", self._telemetry.store)
         node.link.close()
+        node.allowance.save()
         node.db.close()
 
     def _wait_s(self) -> float:
@@ -233,6 +236,8 @@ class Agent:
         sample = self._telemetry.take_new()
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
+            if self._traffic.has_cap_changed:
+                self._housekeeping.report_health()
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
         guarded("signals", lambda: self._serve_signals(sample))
         if sample is not None:

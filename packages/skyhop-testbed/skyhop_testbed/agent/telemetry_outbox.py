@@ -103,14 +103,19 @@ class TelemetryOutbox:
         # More reports than heartbeats would cost a request each.
         if self._unsent and self._due.is_due("telemetry", self._node.schedule.settings.heartbeat_s):
             self.send()
-        is_connected = self._node.link.is_connected
-        if self._map is not None and is_connected and self._due.is_due("map", _MAP_EVERY_S):
+        may_send = self._node.link.is_connected and not self._node.allowance.is_used_up()
+        if self._map is not None and may_send and self._due.is_due("map", _MAP_EVERY_S):
             self.store()
             content, self._map = self._map, None
             self._node.report(MapReport(maps.encode_map(content)))
 
     def send(self) -> None:
-        """Queue the reports of all samples that are not reported yet."""
+        """Queue the reports of all samples that are not reported yet.
+
+        Once the month's data cap is reached, samples stay on this node.
+        """
         samples, self._unsent = self._unsent, []
+        if self._node.allowance.is_used_up():
+            return
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._node.report(TelemetryReport(samples[first : first + _MOST_SAMPLES]))

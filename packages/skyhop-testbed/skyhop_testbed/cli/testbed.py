@@ -34,7 +34,15 @@ from skyhop_testbed.cli.testbed_state import backup, restore
 from skyhop_testbed.cli.testbed_triggers import trigger_app
 
 if TYPE_CHECKING:
-    from skyhop_testbed.api import Conflict, Document, JobInfo, NodeInfo, Reservation, RunInfo
+    from skyhop_testbed.api import (
+        Conflict,
+        Document,
+        JobInfo,
+        NodeInfo,
+        Reservation,
+        RunDocument,
+        RunInfo,
+    )
     from skyhop_testbed.serve import BoundPorts
 
 app = group(
@@ -406,9 +414,15 @@ def run(
         print_events(found.events, shown)
         files = [{"side": f.side, "file": f.name, "bytes": f.size} for f in found.files]
         if files:
-            print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
+            print_rows(files, as_json=False, title=_files_title(found))
     if wait and found.state != "complete":
         raise typer.Exit(1)
+
+
+def _files_title(found: RunDocument) -> str:
+    count = found.file_count or len(found.files)
+    listed = f"{count:,} files" if count <= len(found.files) else f"first of {count:,} files"
+    return f"{listed}: skyhop testbed fetch {found.id}"
 
 
 @app.command()

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from skyhop.errors import InputError
 from skyhop_testbed.fence import Fence
 from skyhop_testbed.kernel.access import KernelAccess
+from skyhop_testbed.manifests import MOST_FILES
 from skyhop_testbed.words import Backend, Network, Side
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class Limits:
     are read and dropped.
     """
     nice: int = 10
+    files: int = MOST_FILES
+    """Upper limit on the files of a run, and on those that are uploaded."""
 
 
 @dataclass(frozen=True)
@@ -207,12 +211,26 @@ def _check_contents(name: str, value: dict[str, object] | list[object], *, texts
 
 def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file atomically, and sync it to disk."""
+    with open_durably(file, mode) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def open_durably(file: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Open a file that appears, synced to disk, at the end of the `with` block.
+
+    After an exception the file is as before.
+    """
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(descriptor)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     aside.replace(file)
     directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

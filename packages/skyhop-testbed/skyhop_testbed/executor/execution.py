@@ -12,14 +12,21 @@ import os
 import selectors
 import shutil
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.executor import keep, limits
-from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, Assignment, write_durably
+from skyhop_testbed.executor import cgroup_traffic, keep, limits
+from skyhop_testbed.executor.assignment import (
+    RESULT_FILE,
+    WORK,
+    Assignment,
+    open_durably,
+    write_durably,
+)
 from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
 from skyhop_testbed.executor.output import Output
@@ -28,13 +35,13 @@ from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop_testbed.executor.traffic import (
     NAMESPACE,
     SOCKETS,
-    SocketCounters,
+    ProcessSockets,
     Traffic,
     namespace_traffic,
 )
 from skyhop_testbed.executor.user_network import Namespaces, UserNetwork
 from skyhop_testbed.kernel.client import KernelClient
-from skyhop_testbed.words import Network, Reason, State
+from skyhop_testbed.words import Backend, Network, Reason, State
 
 POLL_S = 0.5
 """Interval in s at which limits and traffic are checked."""
@@ -79,6 +86,7 @@ def execute(directory: Path, clock: Clock) -> None:
 def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write the result of a run whose executor was killed."""
     launcher(assignment.backend, clock).clean(assignment.run)
+    cgroup_traffic.remove_group(assignment.run)
     killed = Result(state=State.FAILED, reason=Reason.KILLED)
     finish(directory, assignment, journal, killed, clock)
 
@@ -95,7 +103,8 @@ class _Execution:
         self._kernel: KernelClient | None = None
         self._network: UserNetwork | None = None
         self._program: Program | None = None
-        self._sockets = SocketCounters()
+        self._group: cgroup_traffic.CountedGroup | None = None
+        self._sockets = ProcessSockets()
         self._moved = Traffic()
         self._stop: Outcome | None = None
         """Outcome of the run, once the program was told to end."""
@@ -131,6 +140,8 @@ class _Execution:
                 self._kernel.close()
             if self._network is not None:
                 self._network.close()
+            if self._group is not None:
+                self._group.close()
         finish(self._directory, self._assignment, self._journal, result, self._clock)
 
     def _deploy(self) -> None:
@@ -191,6 +202,7 @@ class _Execution:
             Network.INTERNET: self._attach_internet,
         }
         attach_device = attach.get(assignment.network)
+        self._count_group()
         self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
             return self._launcher.start(assignment, self._work, descriptors, attach_device)
@@ -198,6 +210,20 @@ class _Execution:
             raise
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
+
+    def _count_group(self) -> None:
+        """Have the kernel count the run by its control group, if it uses the host's network.
+
+        Without the necessary privileges the sockets are counted.
+        """
+        assignment = self._assignment
+        if assignment.network is not Network.HOST or assignment.backend is not Backend.PROCESS:
+            return
+        with suppress(RunError):
+            self._group = cgroup_traffic.CountedGroup(assignment.run)
+            self._group.join()
+            text = str(self._group.map_id).encode()
+            write_durably(self._directory / cgroup_traffic.FILE, text)
 
     def _attach_internet(self, namespaces: Namespaces) -> None:
         """Connect the run's network namespace to the Internet."""
@@ -302,7 +328,9 @@ class _Execution:
     def _count_traffic(self, *, is_last: bool = False) -> None:
         """Update the run's traffic; once the namespace is gone, the last value stays."""
         assert self._program is not None
-        if self._assignment.network is Network.HOST:
+        if self._group is not None:
+            moved = self._group.read()
+        elif self._assignment.network is Network.HOST:
             moved = self._sockets.read(self._program.processes())
         elif is_last and self._network is not None:
             # The executor still has the namespace open.
@@ -319,6 +347,8 @@ class _Execution:
         self._moved = max(self._moved, moved, key=lambda each: each.bytes)
 
     def _counted(self) -> str:
+        if self._group is not None:
+            return cgroup_traffic.GROUP
         return SOCKETS if self._assignment.network is Network.HOST else NAMESPACE
 
     def _on_signal(self) -> bool:
@@ -391,15 +421,27 @@ def _finish(
     directory: Path, assignment: Assignment, journal: Journal, result: Result, clock: Clock
 ) -> None:
     work = directory / WORK
-    kept: list[keep.KeptFile] = []
-    left: list[keep.SkippedFile] = []
+    found: Iterator[keep.KeptFile | keep.SkippedFile] = iter(())
     if work.is_dir():
-        kept, left = keep.choose(work, assignment.keep, _input_digests(assignment))
+        found = keep.choose(work, assignment.keep, _input_digests(assignment))
     is_partial = result.state is not State.COMPLETE
     of = keep.Origin(assignment.run, assignment.node, assignment.side, is_partial)
-    write_durably(directory / keep.FILE, keep.manifest(of, kept, left))
-    replace(result, **vars(of), files=len(kept)).write(directory)
+    with open_durably(directory / keep.FILE) as stream:
+        kept = keep.write_kept(stream, of, found, assignment.limits.files)
+    if kept.is_exceeded:
+        of = replace(of, partial=True)
+        if result.state is State.COMPLETE:
+            result = replace(result, **vars(_too_many_files(assignment)))
+    replace(result, **vars(of), files=kept.files).write(directory)
     journal.add(clock.now_ns(), Step.FINISHED, state=result.state, reason=result.reason)
+
+
+def _too_many_files(assignment: Assignment) -> Outcome:
+    said = (
+        f"it left more than {assignment.limits.files:,} files to keep; the first of them are "
+        "uploaded: pack them into an archive"
+    )
+    return Outcome(State.FAILED, Reason.DISK, said)
 
 
 def _input_digests(assignment: Assignment) -> dict[str, str]:
@@ -407,7 +449,7 @@ def _input_digests(assignment: Assignment) -> dict[str, str]:
     if assignment.inputs is None:
         return {}
     try:
-        inputs, _ = keep.choose(Path(assignment.inputs), ["*"])
+        inputs = [*keep.choose(Path(assignment.inputs), ["*"])]
     except OSError as error:
         raise InputError(f"{assignment.inputs}: {error.strerror}") from None
-    return {each.name: each.sha256 for each in inputs}
+    return {each.name: each.sha256 for each in inputs if isinstance(each, keep.KeptFile)}

@@ -231,6 +231,14 @@ def _upload_state(of: Orchestrator, ctx: RequestContext, request: api.RunSide) -
     return of.uploads.offsets(request.run, request.side)
 
 
+@reading(api.UPLOAD_PROGRESS)
+def _upload_progress(
+    of: Orchestrator, ctx: RequestContext, request: api.RunSide
+) -> api.UploadProgress:
+    uploads.check_uploader(ctx, request.run, request.side)
+    return of.uploads.progress(request.run, request.side, ctx.settings.files_per_run)
+
+
 @file(api.OBSTRUCTION_MAP)
 def _obstruction_map(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> Path:
     nodes.get(ctx, request.node)
@@ -403,6 +411,11 @@ writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.
 writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))
 writing(api.CANCEL_JOB)(lambda _, ctx, a: jobs.cancel(ctx, a.job))
 reading(api.CALENDAR)(lambda _, ctx, a: calendar(ctx, a.nodes, a.from_ns, a.to_ns))
+reading(api.LIST_FILES)(
+    lambda _, ctx, a: runs.files(
+        ctx, a.run, (a.after_side, a.after_name), runs.row_limit(a.limit, runs.FILES_SHOWN)
+    )
+)
 reading(api.GET_RUN)(lambda _, ctx, a: runs.document(ctx, a.run))
 writing(api.ABORT_RUN)(lambda _, ctx, a: runs.abort(ctx, a.run, a.reason))
 writing(api.RESCHEDULE_RUN)(lambda _, ctx, a: runs.reschedule(ctx, a.run, a.from_ns))

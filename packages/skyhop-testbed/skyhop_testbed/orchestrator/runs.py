@@ -10,7 +10,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
-from skyhop_testbed.api import Document, RunDocument, RunInfo
+from skyhop_testbed.api import Document, RunDocument, RunFile, RunInfo
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import access
 from skyhop_testbed.orchestrator.reports import FollowUp, RunReport
@@ -30,6 +30,10 @@ _SECOND = 1_000_000_000
 _MAX_CLOCK_LEAD_NS = 86_400 * _SECOND
 """Longest time by which a reported change may lie in the future; later changes are refused."""
 _MOST_ROWS = 10_000
+FILES_SHOWN = 1000
+"""Number of files in a run's document."""
+_OUTPUTS = ("stdout", "stderr", "manifest.json", "telemetry.parquet")
+"""Files that a run's document has, however many files come before them."""
 _CLOCK_LIMIT_MS = 100.0
 """Clock offset above which events carry a warning: time stamps are then too inaccurate to relate to
 the 15 s reconfiguration of satellite links."""
@@ -343,6 +347,30 @@ def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
     return row
 
 
+def files(
+    ctx: RequestContext, name: str, after: tuple[str, str] = ("", ""), limit: int = FILES_SHOWN
+) -> list[RunFile]:
+    """Return files of a run in the order of their sides and names.
+
+    Args:
+        ctx: the request.
+        name: the run's id.
+        after: side and name of the file after which the list begins.
+        limit: upper limit on files.
+
+    Raises:
+        NotFoundError, DeniedError: there is no such run, or the caller may not see it.
+    """
+    row = get(ctx, name)
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    if owner is None or not may_see(ctx, row, owner):
+        raise DeniedError(f"run {name} is not yours")
+    place = sa.tuple_(artefact.c.side, artefact.c.name)
+    query = sa.select(artefact).where(artefact.c.run == name, place > sa.tuple_(*after))
+    query = query.order_by(artefact.c.side, artefact.c.name).limit(limit)
+    return [RunFile(**each) for each in ctx.all(query)]
+
+
 def document(ctx: RequestContext, name: str) -> RunDocument:
     """Return a run with its events, its files and its job's specification.
 
@@ -354,15 +382,23 @@ def document(ctx: RequestContext, name: str) -> RunDocument:
     if found is None or not may_see(ctx, row, found["owner"]):
         raise DeniedError(f"run {name} is not yours")
     events = ctx.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
-    files = ctx.all(
-        sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
-    )
+    shown = files(ctx, name)
+    count, total = ctx.connection.execute(
+        sa.select(sa.func.count(), sa.func.sum(artefact.c.size)).where(artefact.c.run == name)
+    ).one()
+    if count > len(shown):
+        known = {(each.side, each.name) for each in shown}
+        outputs = (artefact.c.run == name) & artefact.c.name.in_(_OUTPUTS)
+        more = [RunFile(**each) for each in ctx.all(sa.select(artefact).where(outputs))]
+        shown += [each for each in more if (each.side, each.name) not in known]
     return RunDocument.model_validate(
         {
             **row,
             **{"job_name": found["name"], "owner": found["owner"], "kind": found["kind"]},
             "events": [{**e, "details": json.loads(e["details"])} for e in events],
-            "files": [dict(file) for file in files],
+            "files": [dict(each) for each in shown],
+            "file_count": count,
+            "file_bytes": total or 0,
             "spec": json.loads(found["spec"]),
         }
     )

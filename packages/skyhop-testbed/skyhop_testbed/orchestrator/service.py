@@ -214,10 +214,15 @@ class Service:
                 )
 
         def finish() -> bool:
+            with self._orchestrator.reading(caller) as ctx:
+                most_files = ctx.settings.files_per_run
+            if not store.verify(of.run, of.side, most_files):
+                return False
             with self._orchestrator.writing(caller) as ctx:
                 row = uploads.check_uploader(ctx, of.run, of.side)
                 ctx.changed_runs.add(of.run)
-                return store.complete(ctx, row, of.side)
+                store.publish(ctx, row, of.side)
+            return True
 
         return await _in_thread(finish)
 

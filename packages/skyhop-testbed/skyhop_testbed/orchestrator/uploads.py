@@ -1,9 +1,10 @@
 """Files of runs: uploaded in pieces, and visible only when the upload is complete.
 
-Pieces are written to `incoming/RUN/SIDE`. The manifest comes last. Once every file that it lists
-has the right size and digest, the directory moves to `NODE/JOB/YYYY/MM/DD/RUN/SIDE`, and each file
-gets a row in the table `artefact`. If the administrator has configured a bucket, `bucket_mover`
-moves published files there.
+Pieces are written to `incoming/RUN/SIDE`. The manifest comes first, or last from older agents. Once
+every file that it lists has the right size and digest, the directory moves to
+`NODE/JOB/YYYY/MM/DD/RUN/SIDE`, and each file gets a row in the table `artefact`. Manifests are read
+in pieces, so that the memory does not depend on the number of files. If the administrator has
+configured a bucket, `bucket_mover` moves published files there.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
-import json
+import itertools
 import shutil
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +23,9 @@ import sqlalchemy as sa
 
 from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
+from skyhop_testbed.api import UploadProgress
 from skyhop_testbed.ids import is_id
+from skyhop_testbed.manifests import ListedFile, read_files
 from skyhop_testbed.orchestrator import runs
 from skyhop_testbed.orchestrator.bucket import Bucket
 from skyhop_testbed.orchestrator.planning import spec_of
@@ -32,7 +36,11 @@ from skyhop_testbed.words import Side
 
 MANIFEST = "manifest.json"
 LARGEST_RUN = 20_000_000_000
-_MOST_FILES = 10_000
+_LARGEST = 1 << 63
+_ROWS = 1000
+"""Number of files that are added to the table at once."""
+_MOST_RANGES = 1000
+"""Upper limit on the ranges of missing files in an answer."""
 _LONGEST_NAME = 400
 _INCOMING = Mark("unfinished uploads of runs; the orchestrator removes abandoned ones")
 
@@ -85,6 +93,60 @@ class Uploads:
         except OSError as error:
             raise RunError(f"{run}/{name}: {error.strerror}") from None
 
+    def progress(self, run: str, side: str, most_files: float) -> UploadProgress:
+        """Return what has arrived of an upload in progress.
+
+        Raises:
+            InputError: the manifest is invalid.
+            DeniedError: the manifest lists more than `most_files` files.
+        """
+        place = self._incoming(run, side)
+        manifest = place / MANIFEST
+        here = manifest.stat().st_size if manifest.is_file() else 0
+        ranges: list[tuple[int, int]] = []
+        offset = 0
+        try:
+            for index, entry in enumerate(_entries(manifest, most_files) if here else ()):
+                size = _size(place / entry["name"])
+                if size == entry["size"]:
+                    continue
+                if not ranges:
+                    offset = size if 0 <= size < entry["size"] else 0
+                if ranges and (ranges[-1][1] == index or len(ranges) >= _MOST_RANGES):
+                    ranges[-1] = ranges[-1][0], index + 1
+                else:
+                    ranges.append((index, index + 1))
+        except InputError:
+            return UploadProgress(manifest_bytes=here, missing=None, offset=0)
+        return UploadProgress(manifest_bytes=here, missing=ranges if here else None, offset=offset)
+
+    def verify(self, run: str, side: str, most_files: float) -> bool:
+        """Compare an upload with its manifest; return whether the manifest has arrived.
+
+        This takes long for many files, and needs no transaction.
+
+        Raises:
+            InputError: the manifest is invalid, or a file differs from it.
+            DeniedError: the manifest lists more than `most_files` files.
+        """
+        place = self._incoming(run, side)
+        manifest = place / MANIFEST
+        if not manifest.is_file():
+            return False
+        for entry in _entries(manifest, most_files):
+            if _size(place / entry["name"]) != entry["size"]:
+                raise InputError(
+                    f"{entry['name']}: expected {entry['size']:,} bytes, as in the manifest"
+                )
+        for entry in _entries(manifest, most_files):
+            path = place / entry["name"]
+            if _digest(path) != entry["sha256"]:
+                path.unlink()
+                raise InputError(
+                    f"{entry['name']}: its digest differs from the manifest: send it again"
+                )
+        return True
+
     def complete(self, ctx: RequestContext, row: sa.RowMapping, side: str) -> bool:
         """Check an upload against its manifest and publish its files.
 
@@ -93,39 +155,51 @@ class Uploads:
 
         Raises:
             InputError: the manifest is invalid, or a file differs from it.
+            DeniedError: the run has too many files.
+        """
+        if not self.verify(row["id"], side, ctx.settings.files_per_run):
+            return False
+        self.publish(ctx, row, side)
+        return True
+
+    def publish(self, ctx: RequestContext, row: sa.RowMapping, side: str) -> None:
+        """Publish the files of an upload that `verify` has accepted.
+
+        Raises:
+            InputError: the manifest lists a file twice.
         """
         place = self._incoming(row["id"], side)
         manifest = place / MANIFEST
-        if not manifest.is_file():
-            return False
         found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
         assert found is not None
-        listed = _manifest_entries(manifest)
-        for name, size, digest in listed:
-            path = place / name
-            if not path.is_file() or path.is_symlink() or path.stat().st_size != size:
-                raise InputError(f"{name}: expected {size:,} bytes, as in the manifest")
-            if _digest(path) != digest:
-                path.unlink()
-                raise InputError(f"{name}: its digest differs from the manifest: send it again")
-        listed.append((MANIFEST, manifest.stat().st_size, _digest(manifest)))
         goal = self._directory_of(row, side)
         goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         expires_ns = ctx.now_ns + round(spec_of(found).retention_s * 1e9)
         chosen = (artefact.c.run == row["id"]) & (artefact.c.side == side)
         ctx.execute(sa.delete(artefact).where(chosen))
-        for name, size, digest in listed:
-            values = {"name": name, "size": size, "sha256": digest, "expires_ns": expires_ns}
-            ctx.execute(
-                sa.insert(artefact).values(run=row["id"], side=side, stored_ns=ctx.now_ns, **values)
-            )
+        own: ListedFile = {
+            "name": MANIFEST,
+            "size": manifest.stat().st_size,
+            "sha256": _digest(manifest),
+        }
+        of_all = {"run": row["id"], "side": side, "stored_ns": ctx.now_ns, "expires_ns": expires_ns}
+        count = 0
+        entries = itertools.chain(_entries(manifest, ctx.settings.files_per_run), [own])
+        insert = sa.insert(artefact).prefix_with("OR IGNORE")
+        for entry in iter(lambda: [*itertools.islice(entries, _ROWS)], []):
+            ctx.connection.execute(insert, [{**of_all, **each} for each in entry])
+            count += len(entry)
+        stored = ctx.connection.scalar(
+            sa.select(sa.func.count()).select_from(artefact).where(chosen)
+        )
+        if stored != count:
+            raise InputError("the manifest is invalid: it lists a file twice")
         if goal.exists():
             shutil.rmtree(goal)
         place.replace(goal)
         # The run's directory is not empty while the other side still uploads.
         with contextlib.suppress(OSError):
             place.parent.rmdir()
-        return True
 
     def is_complete(self, ctx: RequestContext, run: str, side: str) -> bool:
         """Return whether the files of a run's side have been published."""
@@ -247,16 +321,35 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _manifest_entries(manifest: Path) -> list[tuple[str, int, str]]:
+def _entries(manifest: Path, most_files: float) -> Iterator[ListedFile]:
+    """Yield the files of a manifest.
+
+    Raises:
+        InputError: the manifest is invalid.
+        DeniedError: it lists more than `most_files` files.
+    """
     try:
-        files = json.loads(manifest.read_bytes())["files"]
-        listed = [(checked_name(str(f["name"])), int(f["size"]), str(f["sha256"])) for f in files]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        with manifest.open("rb") as stream:
+            for index, entry in enumerate(read_files(stream)):
+                if index >= most_files:
+                    raise DeniedError(
+                        f"the run has more than {most_files:,.0f} files, the limit of this "
+                        "testbed: pack them into an archive"
+                    )
+                if checked_name(entry["name"]) == MANIFEST or not 0 <= entry["size"] < _LARGEST:
+                    raise ValueError("wrong name or size")
+                yield entry
+    except (ValueError, OverflowError, RecursionError):
         raise InputError("the manifest is invalid") from None
-    names = {name for name, _, _ in listed}
-    if len(listed) > _MOST_FILES or MANIFEST in names or len(names) < len(listed):
-        raise InputError("the manifest is invalid")
-    return listed
+
+
+def _size(path: Path) -> int:
+    """Return the size of a plain file; -1 if there is none."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return -1
+    return info.st_size if stat.S_ISREG(info.st_mode) else -1
 
 
 def _digest(path: Path) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,16 @@ from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
 from skyhop_testbed.keys import fingerprint, valid_until
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs, uploads
+from skyhop_testbed.orchestrator import (
+    access,
+    accounts,
+    jobs,
+    nodes,
+    planning,
+    quotas,
+    runs,
+    uploads,
+)
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
@@ -28,9 +38,10 @@ from skyhop_testbed.orchestrator.request_context import (
     RequestContext,
 )
 from skyhop_testbed.store.tables import audit, config, job, run
-from skyhop_testbed.words import ENDED, JobKind
+from skyhop_testbed.words import ENDED, JobKind, Side
 
 _LARGEST_NS = 2**62
+_LARGEST_SETTING = 1e15
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
@@ -227,6 +238,31 @@ def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) ->
             jobs.get(ctx, request.job)
 
 
+@writing(api.SUBMIT_JOB)
+def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.submit(ctx, request.toml, request.files, of.objects)
+
+
+@writing(api.MODIFY_JOB)
+def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
+
+
+@writing(api.DROP_FILES)
+def _drop_files(of: Orchestrator, ctx: RequestContext, request: api.NamedRun) -> int:
+    """Delete a run's files before their retention time; return the bytes that this frees."""
+    runs.check_files(ctx, request.run)
+    freed = 0
+    for side in Side:
+        files = of.uploads.files_of(ctx, request.run, side)
+        freed += of.uploads.kept_bytes(ctx, files)
+        if of.uploads.forget(ctx, files):
+            ctx.after_commit.append(partial(of.uploads.remove, files.directory))
+    return freed
+
+
 @writing(api.DELETE_NODE)
 def _delete_node(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> str:
     nodes.delete(ctx, request.node)
@@ -270,9 +306,10 @@ def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) 
 
 
 @reading(api.GET_CONFIG)
-def _get_config(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
+def _get_config(of: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
     text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
-    return api.Config(**asdict(ctx.settings), addresses=json.loads(text) if text else {})
+    addresses = json.loads(text) if text else {}
+    return api.Config(**asdict(ctx.settings), addresses=addresses, shortage=of.shortage() or "")
 
 
 def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
@@ -285,7 +322,7 @@ def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
     for key, value in values.items():
         if key not in known:
             raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST_SETTING:
             raise InputError(f"{key}: expected a number above 0")
         ctx.execute(sa.delete(config).where(config.c.key == key))
         ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
@@ -296,6 +333,20 @@ def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
     """Store the testbed's public addresses, which invitations contain."""
     ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
     ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
+
+
+def _quotas(ctx: RequestContext, kind: str, name: str) -> list[api.QuotaLine]:
+    """Return the quotas of a user or a node.
+
+    Raises:
+        DeniedError: it is neither the caller nor the caller's node.
+    """
+    if kind == quotas.NODE:
+        nodes.get(ctx, name)
+        access.check_owns_node(ctx, name)
+    elif name != ctx.caller.name and not ctx.caller.is_admin:
+        raise DeniedError(f"the quotas of {name[:80]} are not yours")
+    return quotas.lines(ctx, kind, name)
 
 
 @reading(api.AUDIT)
@@ -311,8 +362,6 @@ writing(api.RENEW)(lambda of, ctx, a: _certificate(of, ctx, ctx.caller.name, a.c
 file(api.INPUT)(lambda of, ctx, a: jobs.input_file(ctx, a.job, a.name, of.objects))
 file(api.FETCH)(lambda of, ctx, a: of.uploads.file(ctx, a.run, a.side, a.name)[0])
 reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
-writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
-writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))
 writing(api.CANCEL_JOB)(lambda _, ctx, a: jobs.cancel(ctx, a.job))
 reading(api.CALENDAR)(lambda _, ctx, a: calendar(ctx, a.nodes, a.from_ns, a.to_ns))
 reading(api.GET_RUN)(lambda _, ctx, a: runs.document(ctx, a.run))
@@ -329,4 +378,6 @@ reading(api.LIST_USERS)(lambda _, ctx, __: accounts.users(ctx))
 writing(api.PUT_USER)(lambda _, ctx, a: accounts.put_user(ctx, a))
 writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
 writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
+reading(api.GET_QUOTAS)(lambda _, ctx, a: _quotas(ctx, a.kind, a.name))
+writing(api.PUT_QUOTAS)(lambda _, ctx, a: quotas.put(ctx, a.kind, a.name, a.values))
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))

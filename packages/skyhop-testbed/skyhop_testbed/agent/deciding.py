@@ -135,6 +135,10 @@ class Situation:
     """Function that returns why this node refuses a run, as reason and text, or `None`. Causes are
     the owner's policy and missing programs.
     """
+    shortage: Callable[[PlannedRun], str | None] = lambda _planned: None
+    """Function that returns why there is no room for a run's results, or `None` if there is. The
+    room is then promised to the run.
+    """
     has_fired: Callable[[str], bool] = lambda _job: False
     """Function that returns whether the trigger of a job, by its id, has ever fired on this node.
     """
@@ -208,9 +212,12 @@ def _decide_due(now: Situation, each: PlannedRun, *, is_occupied: bool) -> Actio
         why = Reason.BUSY, "another run occupies the node"
     elif is_late:
         late_s = (now.now_ns - each.start_ns) / 1e9
-        why = Reason.OFFLINE, f"its start was {late_s:.0f} s ago"
+        lack = now.shortage(each)
+        why = (Reason.DISK, lack) if lack else (Reason.OFFLINE, f"its start was {late_s:.0f} s ago")
     else:
         why = now.objection(each)
+        if why is None and now.shortage(each):
+            return None
     return Action(ActionKind.SKIP, each.run, *why) if why else Action(ActionKind.BEGIN, each.run)
 
 
@@ -240,6 +247,9 @@ def hindrance(now: Situation, each: PlannedRun) -> str | None:
     objection = now.objection(each)
     if objection is not None:
         return f"{objection[0].value}: {objection[1]}"
+    lack = now.shortage(each)
+    if lack is not None:
+        return f"{Reason.DISK.value}: {lack}"
     if not each.is_overhead:
         return None
     if now.is_scavenged:

@@ -54,6 +54,11 @@ class Backoff:
         return wait_s * self._chance.uniform(0.5, 1.0)
 
 
+class RefusedError(RunError):
+    """The orchestrator refuses a request for good, so that a repetition is no use."""
+
+
+
 class Link:
     """Connection for all calls to the orchestrator, with one thread for orders and one for reports.
 
@@ -162,13 +167,15 @@ class Link:
         """Send pieces of a run's files; return whether the orchestrator then has all files.
 
         Raises:
-            RunError: the orchestrator is unreachable, or refuses.
+            RefusedError: the orchestrator refuses the files for good.
+            RunError: the orchestrator is unreachable, or refuses for now.
         """
         try:
             asked = api.RunSide(run=run, side=side)
             return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S)
         except ApiError as error:
-            raise RunError(error_line(error)) from None
+            kind = RefusedError if error.kind is ErrorKind.DENIED else RunError
+            raise kind(error_line(error)) from None
 
     def _follow(self) -> None:
         backoff = Backoff()

@@ -16,6 +16,7 @@ from skyhop_testbed.agent.policy import Policy
 from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.free_space import SpaceOf, space_of
 
 _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
 
@@ -34,6 +35,8 @@ class Node:
     """Path of the kernel service's socket."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
+    space_of: SpaceOf = space_of
+    """Function that returns the space of the disk with the node's directory."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Event that is set when the agent ends; executors of runs continue without it."""
     waking: threading.Event = field(default_factory=threading.Event)

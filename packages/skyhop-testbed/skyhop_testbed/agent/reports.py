@@ -133,6 +133,11 @@ class HealthReport:
     backends: dict[str, str | None]
     """Reason why a back end cannot be used, or `None`, by its name."""
     networks: list[str]
+    shortage: str = ""
+    """Why the disk takes nothing new, as one line; "" if it does."""
+    results_bytes: int = 0
+    """Bytes that runs take on the node, or may still write."""
+    results_most_bytes: float = 0.0
 
 
 Report = (

@@ -26,7 +26,7 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
 from skyhop_testbed.agent.agent_db import OutboxEntry
-from skyhop_testbed.agent.link import Backoff
+from skyhop_testbed.agent.link import Backoff, RefusedError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, boot_id
 from skyhop_testbed.agent.reports import FollowUp, RunDetails, RunReport, TaskReport
@@ -72,6 +72,8 @@ class Runner:
         self._process: subprocess.Popen[bytes] | None = None
         self._directory = local_run.directory(node.runs)
         self._thread = threading.Thread(target=self._main, name=local_run.key, daemon=True)
+        self._refusal = ""
+        """Why the orchestrator has refused the files for good."""
         self._is_new = (
             local_run.state is State.CLAIMED and not local_run.is_granted and not local_run.starts
         )
@@ -450,7 +452,8 @@ class Runner:
         result = self._result()
         is_there = self._upload()
         if not is_there:
-            self._change_state(State.FAILED, Reason.UPLOAD, text="the files stay on the node")
+            said = self._refusal or "the files stay on the node"
+            self._change_state(State.FAILED, Reason.UPLOAD, text=said[:300])
             return
         if result.state is State.COMPLETE:
             self._change_state(State.COMPLETE, **_result_details(result))
@@ -468,6 +471,10 @@ class Runner:
             self._check_closing()
             try:
                 done = uploading.send(self._node, local_run, self._node.closing.is_set)
+            except RefusedError as error:
+                self._node.say(f"run {local_run.key}: upload: {error}")
+                self._refusal, local_run.is_given_up = str(error), True
+                return False
             except (SkyhopError, OSError, ValueError) as error:
                 done = False
                 if str(error) != said:

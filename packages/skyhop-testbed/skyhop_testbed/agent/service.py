@@ -31,6 +31,7 @@ from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
 from skyhop_testbed.agent.settings import Settings, read_settings
@@ -39,6 +40,7 @@ from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
+from skyhop_testbed.free_space import SpaceOf, space_of
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -67,6 +69,8 @@ class Options:
     say: Callable[[str], None] = _LOG.warning
     """Function for warnings; other steps go to the logger itself."""
     clock: Clock = SYSTEM_CLOCK
+    space_of: SpaceOf = space_of
+    """Function that returns the space of a disk."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> None:
@@ -132,12 +136,13 @@ class Agent:
         )
         triggers = Triggers(node.db, state, say)
         self._runs = LocalRuns(node)
-        self._admission = Admission(node, self._runs, self._host, triggers.has_fired)
+        room = Room(node, self._runs)
+        self._admission = Admission(node, self._runs, self._host, room, triggers.has_fired)
         self._orders = Orders(node, self._runs, self._admission)
         self._trigger_runs = TriggerRuns(node, self._runs, triggers, self._admission)
         self._telemetry = TelemetryOutbox(node)
         self._traffic = HostTraffic(node, self._host, self._runs)
-        self._housekeeping = Housekeeping(node, self._runs)
+        self._housekeeping = Housekeeping(node, self._runs, room)
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -171,7 +176,9 @@ class Agent:
             say=options.say,
             clock=options.clock,
         )
-        return Node(identity, state, db, link, options.say, options.clock, options.kernel)
+        node = Node(identity, state, db, link, options.say, options.clock, options.kernel)
+        node.space_of = options.space_of
+        return node
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)

@@ -14,7 +14,7 @@ from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop_testbed.cli import testbed_admin
+from skyhop_testbed.cli import testbed_admin, testbed_quota
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
 from skyhop_testbed.cli.testbed_kernel import kernel
@@ -43,6 +43,7 @@ app = group(
 app.command("kernel")(kernel)
 app.command("import")(import_)
 testbed_admin.register(app)
+testbed_quota.register(app)
 app.add_typer(trigger_app, name="trigger")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ from skyhop_testbed.words import ENDED, JobKind, Side
 
 _LARGEST_NS = 2**62
 _LARGEST_SETTING = 1e15
+_MOST_RESERVATIONS = 10_000
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
@@ -185,14 +187,21 @@ def _next_slot(_: Orchestrator, ctx: RequestContext, request: api.NextSlot) -> a
 def calendar(
     ctx: RequestContext, wanted: Sequence[str], from_ns: int, to_ns: int
 ) -> list[api.Reservation]:
-    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first."""
+    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first.
+
+    Occurrences of repeating jobs that have no run yet are included, without an id, for as long
+    ahead as runs are planned.
+    """
     for name in wanted:
         nodes.get(ctx, name)
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind, job.c.overhead)
     query = query.join(job).where(run.c.end_ns > from_ns, run.c.start_ns < (to_ns or _LARGEST_NS))
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
-    rows = ctx.all(query.order_by(run.c.start_ns).limit(10_000))
+    rows = [dict(row) for row in ctx.all(query.order_by(run.c.start_ns).limit(_MOST_RESERVATIONS))]
+    later = planning.later_occurrences(ctx, wanted, from_ns, to_ns or ctx.now_ns + planning.AHEAD_NS)
+    rows += islice(later, _MOST_RESERVATIONS - len(rows))
+    rows.sort(key=lambda row: row["start_ns"])
     ended = {state.value for state in ENDED}
     found = []
     for row in rows:
@@ -202,7 +211,7 @@ def calendar(
     return found
 
 
-def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
+def _reserves(row: Mapping[str, Any], ended: set[str]) -> bool:
     waits = row["kind"] == JobKind.TRIGGER and row["state"] in ("planned", "armed")
     return bool(row["overhead"]) and row["state"] not in ended and not waits
 

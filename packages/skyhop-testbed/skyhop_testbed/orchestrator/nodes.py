@@ -66,6 +66,8 @@ _POLICY = frozenset(
         "scavenger",
         "location_deg",
         "keep_days",
+        "results_bytes",
+        "free_floor_bytes",
         "weather",
         "orbits",
     }

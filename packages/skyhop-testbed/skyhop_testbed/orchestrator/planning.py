@@ -13,10 +13,11 @@ job's plan.
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -125,20 +126,23 @@ def _booking_of(row: sa.RowMapping) -> Booking:
     return Booking(row["job"], row["id"], nodes, row["start_ns"], row["end_ns"])
 
 
-def plan_runs(ctx: RequestContext, row: sa.RowMapping, *, most: int = _PIECE) -> list[str]:
+def plan_runs(ctx: RequestContext, row: sa.RowMapping, most: int | None = None) -> list[str]:
     """Plan the next piece of a job's runs; return the ids of the new runs.
 
     Args:
         ctx: the request.
         row: the job.
-        most: upper limit on new runs of a repeating job.
+        most: upper limit on new runs of a repeating job, by quotas; None for none.
     """
     spec = spec_of(row)
     if row["kind"] != JobKind.CRON:
         return [] if row["planned_ns"] else _plan_all(ctx, row, spec)
-    lacking = OCCURRENCES_AHEAD - _planned_ahead(ctx, row["id"]) // len(spec.nodes)
     # Each occurrence has a run per client.
-    room = min(lacking, max(1, _PIECE // len(spec.nodes)), most // len(spec.nodes))
+    width = len(spec.nodes)
+    wanted = OCCURRENCES_AHEAD - _planned_ahead(ctx, row["id"]) // width
+    if most is not None:
+        wanted = min(wanted, most // width)
+    room = min(wanted, max(1, _PIECE // width))
     planned_ns = ctx.now_ns + AHEAD_NS
     begin_ns = _begin_ns(ctx, row, spec)
     made: list[_NewRun] = []
@@ -149,7 +153,7 @@ def plan_runs(ctx: RequestContext, row: sa.RowMapping, *, most: int = _PIECE) ->
             planned_ns = each.start_ns
             break
         made += _new_runs(ctx, row["id"], spec, each.start_ns, each.end_ns)
-    is_in_pieces = bool(made) and room < min(lacking, most // len(spec.nodes))
+    is_in_pieces = bool(made) and room < wanted
     pause_ns = min(_DAY_NS, max(_SOONEST_NS, (planned_ns - ctx.now_ns) // 2))
     _insert(ctx, row["id"], spec, made, planned_ns, ctx.now_ns + (0 if is_in_pieces else pause_ns))
     return [each.id for each in made]
@@ -164,7 +168,7 @@ def occurrences_ahead(ctx: RequestContext, spec: Job) -> int:
 
 
 def _planned_ahead(ctx: RequestContext, job_id: str) -> int:
-    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > ctx.now_ns)
+    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns >= ctx.now_ns)
     query = sa.select(sa.func.count()).where(run.c.job == job_id, to_come)
     return int(ctx.connection.scalar(query) or 0)
 
@@ -296,6 +300,43 @@ def move_run(
     return {"id": made.id, "start_ns": made.start_ns, "end_ns": made.end_ns}
 
 
+def later_occurrences(
+    ctx: RequestContext, wanted: Iterable[str], from_ns: int, to_ns: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the occurrences in a time range that have no runs yet, as rows of runs without an id.
+
+    Args:
+        ctx: the request.
+        wanted: names of nodes, as clients or servers; empty for all.
+        from_ns: start of the time range.
+        to_ns: end of the time range.
+    """
+    chosen, names = job.c.kind == JobKind.CRON, sorted(set(wanted))
+    if names:
+        mine = sa.select(job_node.c.job).where(job_node.c.node.in_(names))
+        chosen &= job.c.id.in_(mine)
+    unplanned = (job.c.state == "active") & (job.c.planned_ns < to_ns)
+    rows = ctx.all(sa.select(job).where(chosen, unplanned).order_by(job.c.id))
+    yield from heapq.merge(
+        *(_later_of(row, names, from_ns, to_ns) for row in rows), key=lambda each: each["start_ns"]
+    )
+
+
+def _later_of(
+    row: sa.RowMapping, names: list[str], from_ns: int, to_ns: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the occurrences of one job that have no runs yet, in order."""
+    spec = spec_of(row)
+    begin_ns = max(row["planned_ns"], from_ns - spec.length_ns + 1)
+    about = {"id": "", "job_name": row["name"], "state": State.PLANNED.value}
+    about |= {"owner": row["owner"], "kind": row["kind"], "overhead": row["overhead"]}
+    clients = [name for name in spec.nodes if not names or {name, spec.server} & {*names}]
+    for each in occurrences(spec, begin_ns, to_ns, submitted_ns=row["created_ns"]):
+        for client in clients:
+            times = {"start_ns": each.start_ns, "end_ns": each.end_ns}
+            yield {**about, "client": client, "server": spec.server, **times}
+
+
 def jobs_to_extend(ctx: RequestContext, most: int) -> list[str]:
     """Return the ids of jobs whose plans are due for an extension, the longest due first."""
     due = (job.c.state == "active") & (job.c.extend_ns <= ctx.now_ns)
@@ -309,7 +350,7 @@ def extend_plan(ctx: RequestContext, job_id: str, most: int) -> None:
     if row is None:
         return
     try:
-        plan_runs(ctx, row, most=most)
+        plan_runs(ctx, row, most)
     except InputError as error:
         ctx.audit("plan", job_id, str(error))
         later = sa.update(job).where(job.c.id == job_id)

@@ -76,7 +76,7 @@ def _jobs(ctx: RequestContext, kind: str, name: str) -> int:
 
 
 def _runs_ahead(ctx: RequestContext, kind: str, name: str) -> int:
-    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > ctx.now_ns)
+    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns >= ctx.now_ns)
     if kind == USER:
         mine = sa.select(job.c.id).where(job.c.owner == name, job.c.state == "active")
         chosen = [run.c.job.in_(mine)]

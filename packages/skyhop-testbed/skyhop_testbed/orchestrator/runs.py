@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -356,7 +357,7 @@ def find_lost(ctx: RequestContext, most: int = 100) -> int:
     return len(rows)
 
 
-def may_see(ctx: RequestContext, row: sa.RowMapping, owner: str) -> bool:
+def may_see(ctx: RequestContext, row: Mapping[str, Any], owner: str) -> bool:
     """Return whether the caller may see a run's details; all users may know that the run exists."""
     if ctx.caller.role is Role.ADMIN or owner == ctx.caller.name:
         return True

@@ -638,15 +638,15 @@ class Settings:
     user_runs_ahead: float = 10_000
     """Quota of runs that wait for their time."""
     user_kept_bytes: float = 50e9
-    """Quota of bytes of files of runs."""
+    """Quota of bytes that files of runs take at the orchestrator."""
     user_upload_bytes_per_day: float = 20e9
     """Quota of bytes that nodes send for a user's runs on one day (UTC)."""
     node_jobs: float = 200
     node_runs_ahead: float = 20_000
     node_kept_bytes: float = 200e9
     node_upload_bytes_per_day: float = 50e9
-    files_per_run: float = 10_000
-    """Quota of files of one side of a run."""
+    files_per_run: float = 11_000
+    """Quota of files of one side of a run; an executor keeps 10,000, and the agent adds a few."""
     bytes_per_run: float = 4e9
     """Quota of bytes of one side of a run."""
     requests_per_minute: float = 600.0
@@ -659,10 +659,10 @@ class QuotaLine(Message):
     """Quota of a user or a node: used and allowed."""
 
     kind: str
-    """"user" or "node"."""
+    """What the quota is of: "user" or "node"."""
     name: str
     key: str
-    """Quota, such as "jobs"."""
+    """Name of the quota, such as "jobs"."""
     used: float | None = None
     """Present use; None for a limit of each run."""
     allowed: float

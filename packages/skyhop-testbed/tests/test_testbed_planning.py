@@ -54,7 +54,9 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def starts_of(at: LocalOrchestrator, of: str, client: str = "a") -> list[int]:
     chosen = (run.c.job == of) & (run.c.client == client)
     with at.orchestrator.reading(ADMIN) as ctx:
-        return list(ctx.connection.scalars(sa.select(run.c.start_ns).where(chosen).order_by("start_ns")))
+        return list(
+            ctx.connection.scalars(sa.select(run.c.start_ns).where(chosen).order_by("start_ns"))
+        )
 
 
 def light(name: str, when: str = EACH_MINUTE, **keys: str) -> str:
@@ -123,7 +125,9 @@ def test_occurrences_during_an_outage_get_no_runs_but_a_line_in_the_log(
     assert len(later) == OCCURRENCES_AHEAD
     assert min(later) > at.now_ns - 30 * S
     with at.orchestrator.reading(ADMIN) as ctx:
-        said = list(ctx.connection.scalars(sa.select(audit.c.outcome).where(audit.c.what == "plan")))
+        said = list(
+            ctx.connection.scalars(sa.select(audit.c.outcome).where(audit.c.what == "plan"))
+        )
     lost = 2 * 24 * 60 - OCCURRENCES_AHEAD
     assert said == [f"no runs for {lost:,} occurrences: the orchestrator was off"]
 

@@ -109,11 +109,14 @@ def test_a_year_later_only_what_is_young_enough_is_left(at: LocalOrchestrator) -
         left = set(ctx.connection.scalars(sa.select(tables.job.c.id)))
         of_runs = set(ctx.connection.scalars(sa.select(tables.run.c.job)))
         audited = set(
-            ctx.connection.scalars(sa.select(tables.audit.c.target).where(tables.audit.c.what == "test"))
+            ctx.connection.scalars(
+                sa.select(tables.audit.c.target).where(tables.audit.c.what == "test")
+            )
         )
         files = set(ctx.connection.scalars(sa.select(tables.artefact.c.name)))
         kept_of = {
-            row["job"] for row in ctx.all(sa.select(tables.run.c.job).join(tables.artefact).distinct())
+            row["job"]
+            for row in ctx.all(sa.select(tables.run.c.job).join(tables.artefact).distinct())
         }
     assert old not in left
     assert left == of_runs == {middle, new}
@@ -125,7 +128,7 @@ def test_a_year_later_only_what_is_young_enough_is_left(at: LocalOrchestrator) -
     inputs = {path.read_bytes() for path in (at.orchestrator.objects / "inputs").iterdir()}
     assert inputs == {INPUT + b"middle", INPUT + b"new"}
     assert len(at.orchestrator.telemetry.days("a")) == 2
-    results = [path for path in (at.orchestrator.directory / "runs").rglob("out")]
+    results = list((at.orchestrator.directory / "runs").rglob("out"))
     assert len(results) == 1
     assert new in results[0].parts
 
@@ -147,7 +150,13 @@ def test_telemetry_and_logs_have_their_own_retention(at: LocalOrchestrator) -> N
 def test_deletion_is_in_steps_and_gives_the_space_back(at: LocalOrchestrator) -> None:
     lines = 15_000
     with at.writing(ADMIN) as ctx:
-        row = {"at_ns": at.now_ns, "who": "w" * 100, "what": "w", "target": "", "outcome": "o" * 100}
+        row = {
+            "at_ns": at.now_ns,
+            "who": "w" * 100,
+            "what": "w",
+            "target": "",
+            "outcome": "o" * 100,
+        }
         ctx.connection.execute(sa.insert(tables.audit), [row] * lines)
     file = at.orchestrator.directory / "testbed.sqlite"
     base = sqlite3.connect(file)
@@ -177,7 +186,7 @@ def test_one_round_deletes_a_bounded_number_of_rows(at: LocalOrchestrator) -> No
 
 
 def test_a_file_of_the_first_version_gets_its_additions(tmp_path: Path) -> None:
-    """Open a file with the first version's columns and a stored file, which never gave space back."""
+    """Open a database with the first version's tables, which never gave space back."""
     file = tmp_path / "old.sqlite"
     open_database(file).close()
     base = sqlite3.connect(file)

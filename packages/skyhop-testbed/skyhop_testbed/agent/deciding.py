@@ -212,12 +212,14 @@ def _decide_due(now: Situation, each: PlannedRun, *, is_occupied: bool) -> Actio
         why = Reason.BUSY, "another run occupies the node"
     elif is_late:
         late_s = (now.now_ns - each.start_ns) / 1e9
-        lack = now.shortage(each)
-        why = (Reason.DISK, lack) if lack else (Reason.OFFLINE, f"its start was {late_s:.0f} s ago")
+        why = Reason.OFFLINE, f"its start was {late_s:.0f} s ago"
     else:
         why = now.objection(each)
-        if why is None and now.shortage(each):
-            return None
+        if why is None and (lack := now.shortage(each)) is not None:
+            # There may soon be room; but a run that waits longer would lose much of its time.
+            if now.now_ns < each.start_ns + min(now.late_ns, each.length_ns // 10):
+                return None
+            why = Reason.DISK, lack
     return Action(ActionKind.SKIP, each.run, *why) if why else Action(ActionKind.BEGIN, each.run)
 
 
@@ -245,11 +247,10 @@ def hindrance(now: Situation, each: PlannedRun) -> str | None:
     if now.now_ns >= each.end_ns:
         return "window-over"
     objection = now.objection(each)
+    if objection is None and (lack := now.shortage(each)) is not None:
+        objection = Reason.DISK, lack
     if objection is not None:
         return f"{objection[0].value}: {objection[1]}"
-    lack = now.shortage(each)
-    if lack is not None:
-        return f"{Reason.DISK.value}: {lack}"
     if not each.is_overhead:
         return None
     if now.is_scavenged:

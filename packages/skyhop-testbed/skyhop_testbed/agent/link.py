@@ -58,7 +58,6 @@ class RefusedError(RunError):
     """The orchestrator refuses a request for good, so that a repetition is no use."""
 
 
-
 class Link:
     """Connection for all calls to the orchestrator, with one thread for orders and one for reports.
 

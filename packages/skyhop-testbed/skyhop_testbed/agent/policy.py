@@ -7,7 +7,8 @@
      "results_bytes": 20e9, "free_floor_bytes": 500e6}
 
 Every key is optional. By default all programs, hours, networks and back ends are allowed, the data
-per month has no cap, the kernel service is not allowed, and the last two keys have these values. Hours are UTC.
+per month has no cap, the kernel service is not allowed, and the last two keys have the values
+above. Hours are UTC.
 """
 
 from __future__ import annotations

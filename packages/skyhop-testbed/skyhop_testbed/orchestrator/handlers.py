@@ -199,7 +199,9 @@ def calendar(
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
     rows = [dict(row) for row in ctx.all(query.order_by(run.c.start_ns).limit(_MOST_RESERVATIONS))]
-    later = planning.later_occurrences(ctx, wanted, from_ns, to_ns or ctx.now_ns + planning.AHEAD_NS)
+    later = planning.later_occurrences(
+        ctx, wanted, from_ns, to_ns or ctx.now_ns + planning.AHEAD_NS
+    )
     rows += islice(later, _MOST_RESERVATIONS - len(rows))
     rows.sort(key=lambda row: row["start_ns"])
     ended = {state.value for state in ENDED}
@@ -331,7 +333,11 @@ def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
     for key, value in values.items():
         if key not in known:
             raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST_SETTING:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < _LARGEST_SETTING
+        ):
             raise InputError(f"{key}: expected a number above 0")
         ctx.execute(sa.delete(config).where(config.c.key == key))
         ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))

@@ -42,7 +42,7 @@ class Housekeeping:
         self._shortage: str | None = None
 
     def do_round(self) -> None:
-        """Do one round."""
+        """Do a bounded part of all that is due."""
         self._extend_plans()
         self._find_lost()
         with self._of.writing(ITSELF) as ctx:

@@ -155,7 +155,8 @@ def plan_runs(ctx: RequestContext, row: sa.RowMapping, most: int | None = None) 
         made += _new_runs(ctx, row["id"], spec, each.start_ns, each.end_ns)
     is_in_pieces = bool(made) and room < wanted
     pause_ns = min(_DAY_NS, max(_SOONEST_NS, (planned_ns - ctx.now_ns) // 2))
-    _insert(ctx, row["id"], spec, made, planned_ns, ctx.now_ns + (0 if is_in_pieces else pause_ns))
+    extend_ns = ctx.now_ns + (0 if is_in_pieces else pause_ns)
+    _insert(ctx, spec, made, row["id"], planned_ns=planned_ns, extend_ns=extend_ns)
     return [each.id for each in made]
 
 
@@ -195,24 +196,18 @@ def _plan_all(ctx: RequestContext, row: sa.RowMapping, spec: Job) -> list[str]:
     made: list[_NewRun] = []
     for each in occurrences(spec, 0, 2**63 - 1, submitted_ns=row["created_ns"]):
         made += _new_runs(ctx, row["id"], spec, each.start_ns, each.end_ns)
-    _insert(ctx, row["id"], spec, made, _NEVER_NS, _NEVER_NS)
+    _insert(ctx, spec, made, row["id"], planned_ns=_NEVER_NS, extend_ns=_NEVER_NS)
     return [each.id for each in made]
 
 
 def _insert(
-    ctx: RequestContext,
-    job_id: str,
-    spec: Job,
-    made: list[_NewRun],
-    planned_ns: int,
-    extend_ns: int,
+    ctx: RequestContext, spec: Job, made: list[_NewRun], of_job: str, **times_ns: int
 ) -> None:
     """Insert new runs of a job, and store up to when it is planned and when to go on."""
     if made:
         ctx.connection.execute(sa.insert(run), [vars(each) for each in made])
         ctx.bump_revision({*spec.nodes, *([spec.server] if spec.server else [])})
-    values = {"planned_ns": planned_ns, "extend_ns": extend_ns}
-    ctx.execute(sa.update(job).where(job.c.id == job_id).values(**values))
+    ctx.execute(sa.update(job).where(job.c.id == of_job).values(**times_ns))
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,7 @@ def _jobs(ctx: RequestContext, kind: str, name: str) -> int:
     if kind == USER:
         query = query.where(job.c.owner == name)
     else:
-        query = query.where(
-            job.c.id.in_(sa.select(job_node.c.job).where(job_node.c.node == name))
-        )
+        query = query.where(job.c.id.in_(sa.select(job_node.c.job).where(job_node.c.node == name)))
     return int(ctx.connection.scalar(query) or 0)
 
 
@@ -189,9 +187,7 @@ def lines(ctx: RequestContext, kind: str, name: str) -> list[QuotaLine]:
     ]
 
 
-def put(
-    ctx: RequestContext, kind: str, name: str, values: Mapping[str, object]
-) -> list[QuotaLine]:
+def put(ctx: RequestContext, kind: str, name: str, values: Mapping[str, object]) -> list[QuotaLine]:
     """Set quotas of one user or node; None as a value restores the testbed's setting.
 
     Raises:

@@ -165,7 +165,9 @@ class Uploads:
     def kept_bytes(self, ctx: RequestContext, files: ExpiredFiles) -> int:
         """Return the size of published files in bytes."""
         chosen = (artefact.c.run == files.run) & (artefact.c.side == files.side)
-        return int(ctx.connection.scalar(sa.select(sa.func.sum(artefact.c.size)).where(chosen)) or 0)
+        return int(
+            ctx.connection.scalar(sa.select(sa.func.sum(artefact.c.size)).where(chosen)) or 0
+        )
 
     def forget(self, ctx: RequestContext, files: ExpiredFiles) -> int:
         """Delete the rows of published files; return their number."""

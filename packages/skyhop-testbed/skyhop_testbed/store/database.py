@@ -59,19 +59,25 @@ class Database:
         Raises:
             RunError: the database cannot be written, for example because the disk is full.
         """
-        with self._writers.turn(_BUSY_MS / 1000), _translated_errors():
-            with self._engine.connect() as opened:
-                connection = opened.execution_options(writing=True)
-                with connection.begin():
-                    yield connection
+        with (
+            self._writers.turn(_BUSY_MS / 1000),
+            _translated_errors(),
+            self._engine.connect() as opened,
+        ):
+            connection = opened.execution_options(writing=True)
+            with connection.begin():
+                yield connection
 
     def give_back(self, most_pages: int) -> None:
         """Return at most `most_pages` free pages to the file system."""
-        with self._writers.turn(_BUSY_MS / 1000), _translated_errors():
-            with self._engine.connect() as opened:
-                base: Any = opened.connection.driver_connection
-                # Each step of the statement frees one page; `execute` would do one step only.
-                base.executescript(f"PRAGMA incremental_vacuum({most_pages})")
+        with (
+            self._writers.turn(_BUSY_MS / 1000),
+            _translated_errors(),
+            self._engine.connect() as opened,
+        ):
+            base: Any = opened.connection.driver_connection
+            # Each step of the statement frees one page; `execute` would do one step only.
+            base.executescript(f"PRAGMA incremental_vacuum({most_pages})")
 
     def close(self) -> None:
         """Close all connections of the pool."""

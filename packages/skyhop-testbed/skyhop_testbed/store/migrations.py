@@ -24,11 +24,9 @@ def columns_of(connection: Connection, table: str) -> set[str]:
 
 
 def add_extension_times(connection: Connection) -> None:
-    """Add `job.extend_ns`: repeating jobs are then due, and get their time when they are planned."""
+    """Add `job.extend_ns`: repeating jobs are then due, and get their time when next planned."""
     if "extend_ns" not in columns_of(connection, "job"):
-        connection.exec_driver_sql(
-            "ALTER TABLE job ADD COLUMN extend_ns BIGINT NOT NULL DEFAULT 0"
-        )
+        connection.exec_driver_sql("ALTER TABLE job ADD COLUMN extend_ns BIGINT NOT NULL DEFAULT 0")
         connection.exec_driver_sql("UPDATE job SET extend_ns = 1 << 62 WHERE kind <> 'cron'")
 
 

@@ -324,6 +324,21 @@ class PutNode(Request):
     longitude_deg: float | None = None
 
 
+class Quotas(Request):
+    """Quotas of a "user" or a "node"."""
+
+    kind: str
+    name: str
+
+
+class PutQuotas(Request):
+    """New quotas of one user or node; `null` restores the testbed's setting."""
+
+    kind: str
+    name: str
+    values: dict[str, float | None]
+
+
 class PutConfig(Request):
     """Settings of the testbed to change."""
 
@@ -682,9 +697,32 @@ class Settings:
     """Time ahead for which nodes know their runs: they go on so long without the orchestrator."""
     late_s: float = 60.0
     """Delay after its planned start up to which a run may begin; later it is skipped."""
-    files_per_run: int | float = MOST_FILES
-    """Upper limit on the files of one side of a run."""
     telemetry_retention_s: float = 400 * 86_400.0
+    run_retention_s: float = 400 * 86_400.0
+    """Time for which an ended run, its events and its job are kept; a run with files stays longer.
+    """
+    log_retention_s: float = 400 * 86_400.0
+    """Time for which lines of the audit log, evaluations of triggers and preemptions are kept."""
+    free_floor_bytes: float = 500e6
+    """Free space on the disk of the state directory below which jobs and uploads are refused."""
+    free_floor_percent: float = 1.0
+    """The same floor as a share of the disk; the larger of the two counts."""
+    user_jobs: float = 50
+    """Quota of active jobs of a user; each quota can be changed for one user or node."""
+    user_runs_ahead: float = 10_000
+    """Quota of runs that wait for their time."""
+    user_kept_bytes: float = 50e9
+    """Quota of bytes that files of runs take at the orchestrator."""
+    user_upload_bytes_per_day: float = 20e9
+    """Quota of bytes that nodes send for a user's runs on one day (UTC)."""
+    node_jobs: float = 200
+    node_runs_ahead: float = 20_000
+    node_kept_bytes: float = 200e9
+    node_upload_bytes_per_day: float = 50e9
+    files_per_run: int | float = MOST_FILES
+    """Quota of files of one side of a run."""
+    bytes_per_run: float = 4e9
+    """Quota of bytes of one side of a run."""
     requests_per_minute: float = 600.0
     """Upper limit on requests per minute of one caller."""
     refused_per_minute: float = 60.0
@@ -701,11 +739,28 @@ class Settings:
     """Age of the latest backup above which there is an alert, in days, if there was a backup."""
 
 
+class QuotaLine(Message):
+    """Quota of a user or a node: used and allowed."""
+
+    kind: str
+    """What the quota is of: "user" or "node"."""
+    name: str
+    key: str
+    """Name of the quota, such as "jobs"."""
+    used: float | None = None
+    """Present use; None for a limit of each run."""
+    allowed: float
+    is_own: bool
+    """Whether an administrator has set it for this user or node."""
+
+
 @pydantic_dataclass(frozen=True)
 class Config(Settings):
     """Settings, and the testbed's public addresses by port: users, agents and web."""
 
     addresses: dict[str, str] = field(default_factory=dict)
+    shortage: str = ""
+    """Why the orchestrator's disk is too full, as one line; "" if it is not."""
 
 
 class AuditLine(Message):
@@ -942,6 +997,7 @@ RESCHEDULE_RUN = _op(
     "RescheduleRun", "POST /runs/{run}/reschedule", RescheduleRun, RunDocument, USERS,
     is_audited=True,
 )
+DROP_FILES = _op("DropFiles", "DELETE /runs/{run}/files", NamedRun, int, USERS, is_audited=True)
 FETCH = _op("Fetch", "GET /runs/{run}/file", Fetch, bytes, USERS)
 LIST_NODES = _op("ListNodes", "GET /nodes", ListNodes, list[NodeInfo], USERS)
 GET_NODE = _op("GetNode", "GET /nodes/{node}", NamedNode, NodeDocument, USERS)
@@ -962,6 +1018,10 @@ GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, UserInfo, USERS)
 TRUST = _op("Trust", "GET /trust", Nothing, Trust, USERS)
 PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS, is_audited=True)
 
+GET_QUOTAS = _op("GetQuotas", "GET /quotas/{kind}/{name}", Quotas, list[QuotaLine], USERS)
+PUT_QUOTAS = _op(
+    "PutQuotas", "PUT /quotas/{kind}/{name}", PutQuotas, list[QuotaLine], ADMINS, is_audited=True
+)
 PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, UserInfo, ADMINS, is_audited=True)
 DELETE_USER = _op(
     "DeleteUser", "DELETE /users/{user}", NamedUser, int, ADMINS, is_audited=True

@@ -384,6 +384,20 @@ class Testbed:
         token = self.issue_token(user, label, expires_ns)
         return Credential(self._address, token, self._authority_pem)
 
+    def quotas(self, kind: str, name: str) -> list[api.QuotaLine]:
+        """Return the quotas of a "user" or a "node": used and allowed."""
+        return self._call(api.GET_QUOTAS, api.Quotas(kind=kind, name=name))
+
+    def put_quotas(
+        self, kind: str, name: str, values: dict[str, float | None]
+    ) -> list[api.QuotaLine]:
+        """Set quotas of one user or node, as an administrator; None restores the setting."""
+        return self._call(api.PUT_QUOTAS, api.PutQuotas(kind=kind, name=name, values=values))
+
+    def drop(self, run: str) -> int:
+        """Delete a run's files now; return the bytes that this frees."""
+        return self._call(api.DROP_FILES, api.NamedRun(run=run))
+
     def config(self) -> api.Config:
         """Return the testbed's settings."""
         return self._call(api.GET_CONFIG, api.Nothing())

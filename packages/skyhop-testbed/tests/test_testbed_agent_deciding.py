@@ -521,7 +521,11 @@ def test_a_row_of_an_older_agent_is_read() -> None:
     assert made.answer == ServerAnswer(run="R", ready=True, port=5201)
     assert made.stop == Outcome(State.ABORTED, Reason.USER, "m")
     again = json.loads(made.dumps())
-    assert {**again, "answer": row["answer"], "spec": JOB} == {**row, "fault": ""}
+    assert {**again, "answer": row["answer"], "spec": JOB} == {
+        **row,
+        "fault": "",
+        "is_given_up": False,
+    }
     assert again["spec"] == {**JOB, "length": 10.0}
     reply = {"task": "T", "run": "R", "ok": False, "port": None, "error": "no"}
     served = LocalRun.loads(json.dumps({**row, "side": "server", "answer": reply}))

@@ -136,6 +136,10 @@ class Situation:
     """Function that returns why this node refuses a run, as reason and text, or `None`. Causes are
     the owner's policy and missing programs.
     """
+    shortage: Callable[[PlannedRun], str | None] = lambda _planned: None
+    """Function that returns why there is no room for a run's results, or `None` if there is. The
+    room is then promised to the run.
+    """
     has_fired: Callable[[str], bool] = lambda _job: False
     """Function that returns whether the trigger of a job, by its id, has ever fired on this node.
     """
@@ -217,6 +221,11 @@ def _decide_due(now: Situation, each: PlannedRun, *, is_occupied: bool) -> Actio
         why = Reason.OFFLINE, f"its start was {late_s:.0f} s ago"
     else:
         why = now.objection(each)
+        if why is None and (lack := now.shortage(each)) is not None:
+            # There may soon be room; but a run that waits longer would lose much of its time.
+            if now.now_ns < each.start_ns + min(now.late_ns, each.length_ns // 10):
+                return None
+            why = Reason.DISK, lack
     return Action(ActionKind.SKIP, each.run, *why) if why else Action(ActionKind.BEGIN, each.run)
 
 
@@ -244,6 +253,8 @@ def hindrance(now: Situation, each: PlannedRun) -> str | None:
     if now.now_ns >= each.end_ns:
         return "window-over"
     objection = now.objection(each)
+    if objection is None and (lack := now.shortage(each)) is not None:
+        objection = Reason.DISK, lack
     if objection is not None:
         return f"{objection[0].value}: {objection[1]}"
     if not each.is_overhead:

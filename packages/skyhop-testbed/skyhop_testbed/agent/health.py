@@ -11,6 +11,7 @@ from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.agent.reports import HealthReport
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.words import Backend, Network
 
 EVERY_S = 300.0
@@ -21,11 +22,10 @@ _PROGRAMS = (
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
-def health(node: Node) -> HealthReport:
+def health(node: Node, runs: Room) -> HealthReport:
     """Return a health report: programs, kernel, disk, clock and load."""
     has_kernel = kernel_answers(node.kernel)
     lacks = _network_lacks(node, has_kernel=has_kernel)
-    room = shutil.disk_usage(node.state)
     return HealthReport(
         version=__version__,
         programs=[name for name in _PROGRAMS if shutil.which(name)],
@@ -34,7 +34,7 @@ def health(node: Node) -> HealthReport:
             "service": has_kernel,
             "congestion": _words(_CONGESTION),
         },
-        disk_free_bytes=room.free,
+        disk_free_bytes=node.space_of(node.state).free,
         clock_offset_ms=clock_offset_ms(),
         load=os.getloadavg()[0],
         backends={backend.value: _lacks(backend) for backend in Backend},
@@ -46,6 +46,9 @@ def health(node: Node) -> HealthReport:
             "cap_bytes": node.policy.month_bytes,
             "held_back": node.allowance.held_back(),
         },
+        shortage=runs.why_full() or "",
+        results_bytes=runs.used_bytes(),
+        results_most_bytes=node.policy.results_bytes,
     )
 
 

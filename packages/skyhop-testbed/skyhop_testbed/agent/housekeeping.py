@@ -19,6 +19,7 @@ from skyhop_testbed.agent.health import health
 from skyhop_testbed.agent.identity import Identity, open_public_wire, reenrol, renew
 from skyhop_testbed.agent.local_runs import FORGET_NS, LocalRuns
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.api import ApiError
 from skyhop_testbed.schedule import InputFile
@@ -35,8 +36,9 @@ _CLEAN_EVERY_S = 60.0
 class Housekeeping:
     """Periodic work, each kind at its own interval."""
 
-    def __init__(self, node: Node, runs: LocalRuns) -> None:
+    def __init__(self, node: Node, runs: LocalRuns, room: Room) -> None:
         self._node, self._runs, self._due = node, runs, DueTimes(node.clock)
+        self._room, self._shortage = room, ""
         self._threads: dict[str, threading.Thread] = {}
         self._schedule: Schedule | None = None
         self._fetched: dict[str, Mapping[str, InputFile]] = {}
@@ -57,11 +59,12 @@ class Housekeeping:
             if self._is_trust_outdated():
                 self._due.set_due("renew")
         if self._due.is_due("health", HEALTH_EVERY_S):
-            self._in_background("health", lambda: node.report(health(node)))
+            self._in_background("health", self._report_health)
         may_fetch = node.link.is_connected and not node.allowance.held_back()
         if may_fetch and self._due.is_due("prefetch", _PREFETCH_EVERY_S):
             self._in_background("prefetch", self._prefetch)
         if self._due.is_due("clean", _CLEAN_EVERY_S):
+            self._note_shortage()
             node.db.trim_outbox()
             self._runs.clean()
             self._clean_inputs()
@@ -78,6 +81,18 @@ class Housekeeping:
                 target=self._node.guarded, args=(name, do), name=name, daemon=True
             )
             self._threads[name].start()
+
+    def _report_health(self) -> None:
+        self._node.report(health(self._node, self._room))
+
+    def _note_shortage(self) -> None:
+        """Report at once when the disk becomes full, and when it has room again."""
+        now = self._room.why_full() or ""
+        if bool(now) != bool(self._shortage):
+            self._node.say(now or "the node's disk has room again")
+            self._due.set_due("tidy")
+            self._in_background("health", self._report_health)
+        self._shortage = now
 
     def _prefetch(self) -> None:
         """Download the input files of jobs with planned runs ahead of time.
@@ -142,11 +157,15 @@ class Housekeeping:
         return new
 
     def _tidy(self) -> None:
-        """Compact the telemetry store in a separate process; delete samples that are too old."""
+        """Compact the telemetry store in a separate process; delete samples that are too old.
+
+        While the disk is full, only the present day's samples stay.
+        """
         from skyhop.telemetry.store import Store
         from skyhop.telemetry.tidying import tidy_in_subprocess
 
         node = self._node
         if node.telemetry.is_dir():
             tidy_in_subprocess(node.telemetry)
-            Store(node.telemetry).expire(node.clock.now_ns() - _RETENTION_DAYS * 86_400 * _S)
+            days = 0 if self._room.why_full() else _RETENTION_DAYS
+            Store(node.telemetry).expire(node.clock.now_ns() - days * 86_400 * _S)

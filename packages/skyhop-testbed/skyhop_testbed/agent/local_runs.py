@@ -31,7 +31,8 @@ class LocalRuns:
         self._runners: dict[str, Runner] = {}
 
     def __iter__(self) -> Iterator[LocalRun]:
-        return iter(self._runs.values())
+        # A copy: other threads read while the main loop adds runs.
+        return iter([*self._runs.values()])
 
     def get(self, key: str) -> LocalRun | None:
         """Return the run with a key, if there is one."""

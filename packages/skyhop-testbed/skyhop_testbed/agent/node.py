@@ -20,6 +20,7 @@ from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.executor.user_network import Availability
+from skyhop_testbed.free_space import SpaceOf, space_of
 
 if TYPE_CHECKING:
     from skyhop_testbed.agent.run_signals import RunSignals
@@ -49,6 +50,8 @@ class Node:
     """Whether the network `internet` is available; `None` for yes."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
+    space_of: SpaceOf = space_of
+    """Function that returns the space of the disk with the node's directory."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Event that is set when the agent ends; executors of runs continue without it."""
     waking: threading.Event = field(default_factory=threading.Event)

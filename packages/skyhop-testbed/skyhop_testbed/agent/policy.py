@@ -5,6 +5,7 @@
      "kernel": true, "data_cap_bytes_per_month": 50e9, "upload_bps": 4e6, "memory_bytes": 1e9,
      "disk_bytes": 1e9, "processes": 100, "files": 1000, "nice": 10, "ports": [5201, 5300],
      "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1,
+     "results_bytes": 20e9, "free_floor_bytes": 500e6,
      "signals": ["prediction", "handover", "pop_ping_latency_ms"]}
 
 Every key is optional. By default all programs, hours and back ends are allowed, and all networks
@@ -34,6 +35,7 @@ _PORTS = (5201, 5300)
 _KEEP_DAYS = 1.0
 _UPLOAD_BPS = 4e6
 _SLOWEST_BPS, _FASTEST_BPS = 1e3, 1e12
+_RESULTS_BYTES, _FREE_FLOOR_BYTES = 20_000_000_000, 500_000_000
 _LARGEST_PORT = 65_535
 _LIMITS = ("memory_bytes", "disk_bytes", "processes", "nice", "files")
 
@@ -60,6 +62,10 @@ class Policy:
     ports: tuple[int, int] = _PORTS
     keep_days: float = _KEEP_DAYS
     """Days for which a run's files stay on the node after their upload."""
+    results_bytes: float = _RESULTS_BYTES
+    """Bytes that the files of all runs together may take on the node."""
+    free_floor_bytes: int = _FREE_FLOOR_BYTES
+    """Free space on the node's disk below which no run begins."""
     limits: Limits = field(default_factory=Limits)
     rule: Rule = field(default_factory=Rule)
     signals: Signals = field(default_factory=lambda: Signals.named(ALL))
@@ -94,6 +100,8 @@ class Policy:
                 month_bytes=None if cap is None else float(cap),
                 ports=(low, high),
                 keep_days=float(values.get("keep_days", _KEEP_DAYS)),
+                results_bytes=float(values.get("results_bytes", _RESULTS_BYTES)),
+                free_floor_bytes=int(values.get("free_floor_bytes", _FREE_FLOOR_BYTES)),
                 limits=Limits(**{n: int(values[n]) for n in _LIMITS if values.get(n) is not None}),
                 rule=parse_rule(scavenger),
                 signals=Signals.named(_known_signals(values.get("signals"))),

@@ -147,6 +147,11 @@ class HealthReport:
     network_lacks: dict[str, str] = field(default_factory=dict)
     """Reason why a network cannot be used, and what to do, by its name."""
     data: MonthlyData | None = None
+    shortage: str = ""
+    """Why the disk takes nothing new, as one line; "" if it does."""
+    results_bytes: int = 0
+    """Bytes that runs take on the node, or may still write."""
+    results_most_bytes: float = 0.0
 
 
 Report = (

@@ -73,10 +73,10 @@ class Runner:
         self._lock = threading.RLock()
         self._stopped, self._answered = threading.Event(), threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._refused = ""
-        """Reason for which the orchestrator refuses the files."""
         self._directory = local_run.directory(node.runs)
         self._thread = threading.Thread(target=self._main, name=local_run.key, daemon=True)
+        self._refusal = ""
+        """Why the orchestrator has refused the files for good."""
         self._is_new = (
             local_run.state is State.CLAIMED and not local_run.is_granted and not local_run.starts
         )
@@ -455,7 +455,7 @@ class Runner:
         result = self._result()
         is_there = self._upload()
         if not is_there:
-            text = self._refused or "the files stay on the node"
+            text = self._refusal or "the files stay on the node"
             self._change_state(State.FAILED, Reason.UPLOAD, text=text[:300])
             return
         if result.state is State.COMPLETE:
@@ -479,7 +479,7 @@ class Runner:
                 done = uploading.send(self._node, local_run, self._node.closing.is_set)
             except RefusedError as error:
                 self._node.say(f"run {local_run.key}: upload: {error}")
-                self._refused = str(error)
+                self._refusal, local_run.is_given_up = str(error), True
                 return False
             except (SkyhopError, OSError, ValueError) as error:
                 done = False

@@ -34,6 +34,7 @@ from skyhop_testbed.agent.own_traffic import OwnTraffic
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
 from skyhop_testbed.agent.reach import Reach
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.run_signals import RunSignals
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
@@ -44,6 +45,7 @@ from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop_testbed.executor.user_network import Availability
+from skyhop_testbed.free_space import SpaceOf, space_of
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -74,6 +76,8 @@ class Options:
     clock: Clock = SYSTEM_CLOCK
     internet_lacks: Callable[[], str | None] | None = None
     """Function that returns what the network `internet` lacks here; by default a real look."""
+    space_of: SpaceOf = space_of
+    """Function that returns the space of a disk."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> None:
@@ -125,12 +129,13 @@ class Agent:
         triggers = Triggers(node.db, state, say)
         self._signals = node.signals = RunSignals(node.name, settings, clock, clock_error_ns, say)
         self._runs = LocalRuns(node)
-        self._admission = Admission(node, self._runs, self._host, triggers.has_fired)
+        room = Room(node, self._runs)
+        self._admission = Admission(node, self._runs, self._host, room, triggers.has_fired)
         self._orders = Orders(node, self._runs, self._admission)
         self._trigger_runs = TriggerRuns(node, self._runs, triggers, self._admission)
         self._telemetry = TelemetryOutbox(node)
         self._traffic = HostTraffic(node, self._host, self._runs)
-        self._housekeeping = Housekeeping(node, self._runs)
+        self._housekeeping = Housekeeping(node, self._runs, room)
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -176,6 +181,7 @@ class Agent:
             options.kernel,
             reach=reach,
             internet=internet,
+            space_of=options.space_of,
         )
 
     def _follows(self) -> api.Follow:

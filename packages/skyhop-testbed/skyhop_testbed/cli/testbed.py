@@ -14,7 +14,7 @@ from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop_testbed.cli import testbed_admin, testbed_alerts
+from skyhop_testbed.cli import testbed_admin, testbed_alerts, testbed_quota
 from skyhop_testbed.cli.testbed_authority import approve, authority_app
 from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
@@ -60,6 +60,7 @@ app.command("approve")(approve)
 app.add_typer(authority_app, name="authority")
 testbed_admin.register(app)
 testbed_alerts.register(app)
+testbed_quota.register(app)
 app.add_typer(trigger_app, name="trigger")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]

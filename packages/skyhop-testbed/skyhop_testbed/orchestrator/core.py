@@ -8,6 +8,7 @@ committed.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,10 +21,12 @@ from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop_testbed.api import PutUser
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.orchestrator import accounts, authority, planning, runs
+from skyhop_testbed.free_space import SpaceOf, floor_bytes, shortage, space_of
+from skyhop_testbed.orchestrator import accounts, authority
 from skyhop_testbed.orchestrator.authority import Authority, open_authority
 from skyhop_testbed.orchestrator.bucket import FILE as BUCKET_FILE
 from skyhop_testbed.orchestrator.bucket import Bucket, read_bucket_settings
+from skyhop_testbed.orchestrator.housekeeping import Housekeeping
 from skyhop_testbed.orchestrator.limits import RateLimiter
 from skyhop_testbed.orchestrator.marks import put_trust
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
@@ -32,7 +35,10 @@ from skyhop_testbed.store.database import Database, open_database
 from skyhop_testbed.store.tables import node
 from skyhop_testbed.words import Role
 
+_LOG = logging.getLogger(__name__)
 _DAY_NS = 86_400 * 1_000_000_000
+_LAST_SHARE = 0.5
+"""Share of the floor of free space below which not even telemetry is stored."""
 
 
 class View:
@@ -85,6 +91,7 @@ class Orchestrator(View):
         directory: directory of keys, files, telemetry and tables.
         names: host names and addresses under which clients reach the orchestrator.
         clock: source of the time for all decisions and rate limits.
+        space_of: function that returns the space of the directory's disk.
 
     Raises:
         InputError, RunError: the directory or the database cannot be used.
@@ -96,10 +103,12 @@ class Orchestrator(View):
         names: list[str],
         *,
         clock: Clock,
+        space_of: SpaceOf = space_of,
     ) -> None:
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
         self.observe_write: Callable[[float], object] = lambda _: None
         """Called with the duration of each write transaction in s, for metrics."""
+        self.space_of = space_of
         _make(directory)
         bucket = open_bucket(directory)
         # Open the database first: if that fails, no keys are generated.
@@ -113,6 +122,7 @@ class Orchestrator(View):
             raise
         self.objects = directory / "objects"
         self._telemetry_lock = threading.Lock()
+        self._housekeeping = Housekeeping(self)
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:
@@ -151,7 +161,10 @@ class Orchestrator(View):
         return caller
 
     def store_telemetry(self, node: str, samples: Sequence[Mapping[str, object]]) -> None:
-        """Append a node's samples to the store; drop unknown columns and invalid samples."""
+        """Append a node's samples to the store; drop unknown columns and invalid samples.
+
+        While free space is below half its floor, all samples are dropped: the node has its own.
+        """
         from skyhop.telemetry.columns import checked, time_of
         from skyhop.telemetry.fields import BY_NAME, TIME
 
@@ -164,16 +177,39 @@ class Orchestrator(View):
                 # The store has a file per day: a node whose clock is wrong could create thousands.
                 if time_of(whole) < self.now_ns() + _DAY_NS:
                     kept.append(whole)
+        if self._below_floor(_LAST_SHARE):
+            _LOG.warning("node %s: %s samples are dropped: the disk is full", node, len(kept))
+            return
         with self._telemetry_lock:
             self.telemetry.append(node, kept)
 
     def tick(self) -> None:
-        """Do periodic housekeeping: plan future runs, mark lost runs, delete expired data."""
-        with self.writing(ITSELF) as ctx:
-            planning.extend_plans(ctx)
-            runs.find_lost(ctx)
-            accounts.delete_expired(ctx)
-            self.uploads.expire(ctx)
+        """Do a round of the periodic housekeeping."""
+        self._housekeeping.do_round()
+
+    def shortage(self) -> str | None:
+        """Return, as one line, why the disk of the state directory is too full; None if it is not.
+
+        Jobs and uploads are refused then.
+        """
+        return self._below_floor(1.0)
+
+    def check_room(self) -> None:
+        """Refuse what fills the disk if free space is below its floor.
+
+        Raises:
+            RunError: the disk is too full.
+        """
+        why = self.shortage()
+        if why is not None:
+            raise RunError(why)
+
+    def _below_floor(self, share: float) -> str | None:
+        with self.reading(ITSELF) as ctx:
+            settings = ctx.settings
+        space = self.space_of(self.directory)
+        floor = floor_bytes(space, settings.free_floor_bytes, settings.free_floor_percent)
+        return shortage(space, round(share * floor), "the testbed's disk")
 
     def rotate_authority(self) -> None:
         """Let new keys sign certificates and orders; the former ones stay trusted until `retire`.

@@ -11,6 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +23,13 @@ from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
 from skyhop_testbed.keys import fingerprint, is_request_of, valid_until
 from skyhop_testbed.orchestrator import (
+    access,
     accounts,
     alerts,
     jobs,
     nodes,
     planning,
+    quotas,
     runs,
     uploads,
     webhooks,
@@ -40,9 +44,11 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 from skyhop_testbed.orchestrator.stored_file import StoredFile
 from skyhop_testbed.store.tables import audit, config, job, run
-from skyhop_testbed.words import ENDED, JobKind
+from skyhop_testbed.words import ENDED, JobKind, Side
 
 _LARGEST_NS = 2**62
+_LARGEST_SETTING = 1e15
+_MOST_RESERVATIONS = 10_000
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
@@ -270,14 +276,23 @@ def _next_slot(_: Orchestrator, ctx: RequestContext, request: api.NextSlot) -> a
 def calendar(
     ctx: RequestContext, wanted: Sequence[str], from_ns: int, to_ns: int
 ) -> list[api.Reservation]:
-    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first."""
+    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first.
+
+    Occurrences of repeating jobs that have no run yet are included, without an id, for as long
+    ahead as runs are planned.
+    """
     for name in wanted:
         nodes.get(ctx, name)
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind, job.c.overhead)
     query = query.join(job).where(run.c.end_ns > from_ns, run.c.start_ns < (to_ns or _LARGEST_NS))
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
-    rows = ctx.all(query.order_by(run.c.start_ns).limit(10_000))
+    rows = [dict(row) for row in ctx.all(query.order_by(run.c.start_ns).limit(_MOST_RESERVATIONS))]
+    later = planning.later_occurrences(
+        ctx, wanted, from_ns, to_ns or ctx.now_ns + planning.AHEAD_NS
+    )
+    rows += islice(later, _MOST_RESERVATIONS - len(rows))
+    rows.sort(key=lambda row: row["start_ns"])
     ended = {state.value for state in ENDED}
     found = []
     for row in rows:
@@ -287,7 +302,7 @@ def calendar(
     return found
 
 
-def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
+def _reserves(row: Mapping[str, Any], ended: set[str]) -> bool:
     waits = row["kind"] == JobKind.TRIGGER and row["state"] in ("planned", "armed")
     return bool(row["overhead"]) and row["state"] not in ended and not waits
 
@@ -321,6 +336,31 @@ def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) ->
         # For another user's job the empty result is the right answer.
         with contextlib.suppress(DeniedError):
             jobs.get(ctx, request.job)
+
+
+@writing(api.SUBMIT_JOB)
+def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.submit(ctx, request.toml, request.files, of.objects)
+
+
+@writing(api.MODIFY_JOB)
+def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
+
+
+@writing(api.DROP_FILES)
+def _drop_files(of: Orchestrator, ctx: RequestContext, request: api.NamedRun) -> int:
+    """Delete a run's files before their retention time; return the bytes that this frees."""
+    runs.check_files(ctx, request.run)
+    freed = 0
+    for side in Side:
+        files = of.uploads.files_of(ctx, request.run, side)
+        freed += of.uploads.kept_bytes(ctx, files)
+        if of.uploads.forget(ctx, files):
+            ctx.after_commit.append(partial(of.uploads.remove, files.directory))
+    return freed
 
 
 @writing(api.DELETE_NODE)
@@ -366,9 +406,10 @@ def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) 
 
 
 @reading(api.GET_CONFIG)
-def _get_config(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
+def _get_config(of: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
     text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
-    return api.Config(**asdict(ctx.settings), addresses=json.loads(text) if text else {})
+    addresses = json.loads(text) if text else {}
+    return api.Config(**asdict(ctx.settings), addresses=addresses, shortage=of.shortage() or "")
 
 
 def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
@@ -381,7 +422,11 @@ def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
     for key, value in values.items():
         if key not in known:
             raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < _LARGEST_SETTING
+        ):
             raise InputError(f"{key}: expected a number above 0")
         ctx.execute(sa.delete(config).where(config.c.key == key))
         ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
@@ -392,6 +437,20 @@ def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
     """Store the testbed's public addresses, which invitations contain."""
     ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
     ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
+
+
+def _quotas(ctx: RequestContext, kind: str, name: str) -> list[api.QuotaLine]:
+    """Return the quotas of a user or a node.
+
+    Raises:
+        DeniedError: it is neither the caller nor the caller's node.
+    """
+    if kind == quotas.NODE:
+        nodes.get(ctx, name)
+        access.check_owns_node(ctx, name)
+    elif name != ctx.caller.name and not ctx.caller.is_admin:
+        raise DeniedError(f"the quotas of {name[:80]} are not yours")
+    return quotas.lines(ctx, kind, name)
 
 
 @reading(api.AUDIT)
@@ -407,8 +466,6 @@ writing(api.RENEW)(lambda of, ctx, a: _certificate(of, ctx, ctx.caller.name, a.c
 file(api.INPUT)(lambda of, ctx, a: jobs.input_file(ctx, a.job, a.name, of.objects))
 file(api.FETCH)(lambda of, ctx, a: of.uploads.stored(ctx, a.run, a.side, a.name))
 reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
-writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
-writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))
 writing(api.CANCEL_JOB)(lambda _, ctx, a: jobs.cancel(ctx, a.job))
 reading(api.CALENDAR)(lambda _, ctx, a: calendar(ctx, a.nodes, a.from_ns, a.to_ns))
 reading(api.LIST_FILES)(
@@ -433,6 +490,8 @@ writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token
 reading(api.AUTHORITY)(lambda of, ctx, _: authority_status(of, ctx))
 reading(api.TRUST)(lambda of, _, __: api.Trust(authority_pem=of.authority.certificate_pem))
 writing(api.APPROVE)(lambda _, ctx, a: accounts.approve(ctx, a.node) or a.node)
+reading(api.GET_QUOTAS)(lambda _, ctx, a: _quotas(ctx, a.kind, a.name))
+writing(api.PUT_QUOTAS)(lambda _, ctx, a: quotas.put(ctx, a.kind, a.name, a.values))
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))
 reading(api.LIST_ALERTS)(lambda _, ctx, a: alerts.listing(ctx, ended=a.all, limit=a.limit))
 reading(api.LIST_WEBHOOKS)(lambda _, ctx, __: webhooks.listing(ctx))

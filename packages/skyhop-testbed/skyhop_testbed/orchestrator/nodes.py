@@ -74,6 +74,8 @@ _POLICY = frozenset(
         "location_deg",
         "keep_days",
         "signals",
+        "results_bytes",
+        "free_floor_bytes",
         "weather",
         "orbits",
     }

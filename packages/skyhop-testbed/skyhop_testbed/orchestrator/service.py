@@ -43,6 +43,7 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 from skyhop_testbed.orchestrator.schedules import Held
 from skyhop_testbed.orchestrator.subscriptions import Subscriptions
+from skyhop_testbed.orchestrator.upload_quota import UploadQuota
 from skyhop_testbed.orchestrator.waiting import Wait
 from skyhop_testbed.protocol import TRUST_HEADER, Peer, own_headers
 from skyhop_testbed.words import ENDED, Role
@@ -206,12 +207,18 @@ class Service:
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""
         store, frames = self._orchestrator.uploads, api.Frames()
-        await _in_thread(self._check_uploader, caller, of)
-        async for data in http.stream():
-            for piece, content in frames.feed(data):
-                await _in_thread(
-                    store.write_piece, of.run, of.side, piece.name, piece.offset, content
-                )
+        quota = await _in_thread(self._upload_quota, caller, of)
+
+        def write(piece: api.Piece, content: bytes) -> None:
+            quota.charge(piece.name, piece.offset, len(content))
+            store.write_piece(of.run, of.side, piece.name, piece.offset, content)
+
+        try:
+            async for data in http.stream():
+                for piece, content in frames.feed(data):
+                    await _in_thread(write, piece, content)
+        finally:
+            await _in_thread(quota.count)
 
         def finish() -> bool:
             with self._orchestrator.reading(caller) as ctx:
@@ -226,9 +233,10 @@ class Service:
 
         return await _in_thread(finish)
 
-    def _check_uploader(self, caller: Caller, of: api.RunSide) -> None:
+    def _upload_quota(self, caller: Caller, of: api.RunSide) -> UploadQuota:
         with self._orchestrator.reading(caller) as ctx:
-            uploads.check_uploader(ctx, of.run, of.side)
+            row = uploads.check_uploader(ctx, of.run, of.side)
+        return UploadQuota(self._orchestrator, row, of.side)
 
     # --- streams and queries of users ---
 

@@ -17,7 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -41,8 +41,18 @@ _ROWS = 1000
 """Number of files that are added to the table at once."""
 _MOST_RANGES = 1000
 """Upper limit on the ranges of missing files in an answer."""
+_MOST_EXPIRED = 200
+"""Upper limit on sides of runs whose files one round of housekeeping deletes."""
 _LONGEST_NAME = 400
 _INCOMING = Mark("unfinished uploads of runs; the orchestrator removes abandoned ones")
+
+
+class ExpiredFiles(NamedTuple):
+    """Published files of one side of a run, which are to be deleted."""
+
+    run: str
+    side: str
+    directory: Path
 
 
 class Uploads:
@@ -253,25 +263,56 @@ class Uploads:
                     return
                 above.rmdir()
 
-    def expire(self, ctx: RequestContext) -> None:
-        """Delete files after the retention time of their job, and abandoned uploads."""
-        old = sa.select(artefact.c.run, artefact.c.side).where(artefact.c.expires_ns < ctx.now_ns)
-        for each in ctx.all(old.distinct().limit(1000)):
-            row = runs.get(ctx, each["run"])
-            shutil.rmtree(self._directory_of(row, each["side"]), ignore_errors=True)
-            gone = (artefact.c.run == each["run"]) & (artefact.c.side == each["side"])
-            ctx.execute(sa.delete(artefact).where(gone))
-        self._delete_abandoned(ctx)
+    def discard(self, run: str, side: str) -> None:
+        """Delete an upload in progress."""
+        self.remove(self._incoming(run, side))
 
-    def _delete_abandoned(self, ctx: RequestContext) -> None:
-        """Delete incomplete uploads of runs that ended longer ago than the job's retention time."""
+    def expired(self, ctx: RequestContext) -> list[ExpiredFiles]:
+        """Return sides of runs whose files are older than their job's retention time."""
+        old = sa.select(artefact.c.run, artefact.c.side).where(artefact.c.expires_ns < ctx.now_ns)
+        return [
+            self.files_of(ctx, each["run"], each["side"])
+            for each in ctx.all(old.distinct().limit(_MOST_EXPIRED))
+        ]
+
+    def files_of(self, ctx: RequestContext, run: str, side: str) -> ExpiredFiles:
+        """Return the published files of one side of a run, for their deletion."""
+        return ExpiredFiles(run, side, self._directory_of(runs.get(ctx, run), side))
+
+    def kept_bytes(self, ctx: RequestContext, files: ExpiredFiles) -> int:
+        """Return the size of published files in bytes."""
+        chosen = (artefact.c.run == files.run) & (artefact.c.side == files.side)
+        return int(
+            ctx.connection.scalar(sa.select(sa.func.sum(artefact.c.size)).where(chosen)) or 0
+        )
+
+    def forget(self, ctx: RequestContext, files: ExpiredFiles) -> int:
+        """Delete the rows of published files; return their number."""
+        gone = (artefact.c.run == files.run) & (artefact.c.side == files.side)
+        return ctx.execute(sa.delete(artefact).where(gone))
+
+    def remove(self, place: Path) -> None:
+        """Delete a directory of files, and the directories above it that are empty then."""
+        shutil.rmtree(place, ignore_errors=True)
+        above = place.parent
+        with contextlib.suppress(OSError):
+            while above not in (self._directory, self._incoming_of_all):
+                above.rmdir()
+                above = above.parent
+
+    def abandoned(self, ctx: RequestContext) -> list[Path]:
+        """Return incomplete uploads of runs that ended longer ago than their retention time."""
         own = _INCOMING.is_on(self._incoming_of_all)
+        found = []
         for place in [*self._incoming_of_all.iterdir()] if own else ():
+            if not place.is_dir():
+                continue
             chosen = sa.select(run.c.end_ns, job).join(job).where(run.c.id == place.name)
             row = ctx.first(chosen)
             kept_ns = 0 if row is None else row["end_ns"] + round(spec_of(row).retention_s * 1e9)
             if kept_ns < ctx.now_ns:
-                shutil.rmtree(place, ignore_errors=True)
+                found.append(place)
+        return found
 
     @property
     def _incoming_of_all(self) -> Path:

@@ -102,7 +102,10 @@ job = Table(
     Column("created_ns", BigInteger, nullable=False),
     # Time in ns up to which runs exist for all occurrences.
     Column("planned_ns", BigInteger, nullable=False, default=0),
+    # Time in ns from which more runs of the job are planned.
+    Column("extend_ns", BigInteger, nullable=False, default=0, server_default="0"),
     UniqueConstraint("owner", "name"),
+    Index(None, "state", "extend_ns"),
 )
 
 job_node = Table(
@@ -126,13 +129,13 @@ run = Table(
     "run",
     metadata,
     Column("id", String(26), primary_key=True),
-    Column("job", ForeignKey("job.id"), nullable=False, index=True),
+    Column("job", ForeignKey("job.id"), nullable=False),
     Column("client", ForeignKey("node.name"), nullable=False),
-    Column("server", ForeignKey("node.name"), nullable=True, index=True),
+    Column("server", ForeignKey("node.name"), nullable=True),
     # Start and end of the run; for a run that waits for a trigger, of the trigger's window.
     Column("start_ns", BigInteger, nullable=False),
     Column("end_ns", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
     Column("reason", String(16), nullable=True),
     # Fencing token: larger for each new claim; a claim with a smaller token is refused.
     Column("fence", BigInteger, nullable=False, default=0),
@@ -140,6 +143,9 @@ run = Table(
     Column("after", String(26), nullable=True),
     Column("created_ns", BigInteger, nullable=False),
     Index(None, "client", "state", "start_ns"),
+    Index(None, "server", "state", "start_ns"),
+    Index(None, "job", "state", "start_ns"),
+    Index(None, "state", "end_ns"),
     Index(None, "start_ns"),
 )
 
@@ -209,7 +215,7 @@ trigger_log = Table(
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("job", ForeignKey("job.id"), nullable=False, index=True),
     Column("node", ForeignKey("node.name"), nullable=False),
-    Column("at_ns", BigInteger, nullable=False),
+    Column("at_ns", BigInteger, nullable=False, index=True),
     Column("fired", Boolean, nullable=False),
     Column("run", String(26), nullable=True),
     Column("body", Text, nullable=False),
@@ -220,7 +226,7 @@ preemption = Table(
     metadata,
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("node", ForeignKey("node.name"), nullable=False, index=True),
-    Column("at_ns", BigInteger, nullable=False),
+    Column("at_ns", BigInteger, nullable=False, index=True),
     Column("active", Boolean, nullable=False),
     Column("body", Text, nullable=False),
 )
@@ -280,4 +286,27 @@ delivery = Table(
     Column("attempts", Integer, nullable=False, default=0),
     Column("next_ns", BigInteger, nullable=False, index=True),
     Column("error", Text, nullable=False, default=""),
+)
+
+quota = Table(
+    "quota",
+    metadata,
+    # "user" or "node".
+    Column("kind", String(8), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    # Quota without its prefix, such as "jobs" (`orchestrator/quotas.py`).
+    Column("key", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("kind", String(8), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    # "kept_bytes" or "uploaded_bytes" (`store/usage.py`).
+    Column("what", String(16), primary_key=True),
+    # Days since 1970 (UTC); 0 for what is not counted per day.
+    Column("day", Integer, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
 )

@@ -32,6 +32,7 @@ def show(request: PageRequest) -> Response:
     return request.render(
         "home.html",
         title="Overview",
+        shortage=request.orchestrator.shortage() or "",
         nodes=listed,
         busy=busy,
         map=node_map(listed, request.query("region")),

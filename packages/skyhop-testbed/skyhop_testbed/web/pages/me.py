@@ -1,4 +1,4 @@
-"""Page of the caller's own profile, tokens and sessions."""
+"""Page of the caller's own profile, quotas, tokens and sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.responses import Response
 from skyhop.errors import InputError
 from skyhop_testbed import api
 from skyhop_testbed.ids import is_id
-from skyhop_testbed.orchestrator import accounts, page_port
+from skyhop_testbed.orchestrator import accounts, page_port, quotas
 from skyhop_testbed.web import queries
 from skyhop_testbed.web.page_request import PageRequest
 
@@ -17,7 +17,7 @@ DAYS = (1, 30, 90, 365)
 
 
 def show(request: PageRequest) -> Response:
-    """Show the caller's profile, valid tokens and sessions."""
+    """Show the caller's profile, quotas, valid tokens and sessions."""
     return _me(request, 200)
 
 
@@ -26,12 +26,14 @@ def _me(request: PageRequest, status: int, *, problem: str = "", secret: str = "
     with request.reading() as ctx:
         profile = accounts.profile(ctx)
         kept = queries.credentials(ctx, request.caller.name)
+        limits = quotas.lines(ctx, quotas.USER, request.caller.name)
         here = queries.key_of_secret(ctx, request.session.secret)
     return request.render(
         "me.html",
         status,
         title="Your account",
         profile=profile,
+        quotas=limits,
         tokens=[each for each in kept if each["kind"] == accounts.TOKEN],
         open_sessions=[each for each in kept if each["kind"] == accounts.SESSION],
         this_session=here,

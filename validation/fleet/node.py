@@ -22,6 +22,7 @@ from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.orders import Orders
 from skyhop_testbed.agent.reports import HealthReport, ScavengerReport
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.running import EndedError, Runner, report_task
 from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
@@ -254,7 +255,8 @@ class SimNode:
         triggers = Triggers(self.db, self.directory, lambda _line: None)
         self.runs = EventRuns(self.node)
         self.runs.sim = self
-        self._admission = Admission(self.node, self.runs, self.host, triggers.has_fired)  # type: ignore[arg-type]
+        room = Room(self.node, self.runs)
+        self._admission = Admission(self.node, self.runs, self.host, room, triggers.has_fired)  # type: ignore[arg-type]
         self.orders = Orders(self.node, self.runs, self._admission)
         self._trigger_runs = TriggerRuns(self.node, self.runs, triggers, self._admission)
         self.telemetry = TelemetryOutbox(self.node)

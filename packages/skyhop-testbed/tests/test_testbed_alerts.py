@@ -398,7 +398,7 @@ def test_metrics_are_open_metrics_with_a_token(bed: Bed) -> None:
         ("connections_accepted_total", "agents"): 9, ("waiting_messages",): 1,
         ("connections_ended_total", "agents", "displaced"): 4, ("page_process_starts_total",): 2,
         ("certificate_expiry_timestamp_seconds", "server"):
-            at.authority.certificate.not_valid_before_utc.timestamp() + 600 + 825 * _DAY,
+            at.authority.signing.certificate.not_valid_before_utc.timestamp() + 600 + 825 * _DAY,
     }  # fmt: skip
     assert {key: found.get(key) for key in expected} == expected
     assert found["write_seconds_count",] >= 4

@@ -8,7 +8,6 @@ as late once the clock jumps.
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.keys import valid_until
@@ -30,7 +29,7 @@ def await_clock(node: Node) -> None:
     """
     begin = valid_until(node.identity.certificate_pem)[0]
     certain_ns = round(begin.timestamp() * 1e9)
-    known_ns = max(certain_ns, _issued_ns(node) - _SLACK_NS)
+    known_ns = max(certain_ns, node.schedule.issued_ns - _SLACK_NS)
     began_s, is_said = node.clock.monotonic_s(), False
     while (now_ns := node.clock.now_ns()) < known_ns and not node.closing.is_set():
         waited_s = node.clock.monotonic_s() - began_s
@@ -46,14 +45,6 @@ def await_clock(node: Node) -> None:
         node.clock.wait(node.closing, _EVERY_S)
     if is_said and not node.closing.is_set():
         node.say(f"the clock is set: {_shown(node.clock.now_ns())} UTC")
-
-
-def _issued_ns(node: Node) -> int:
-    """Return the time at which the orchestrator signed the stored schedule; 0 if there is none."""
-    try:
-        return int(json.loads(node.schedule.raw[0])["issued_ns"])
-    except (ValueError, KeyError, TypeError):
-        return 0
 
 
 def _shown(time_ns: int) -> str:

@@ -52,6 +52,8 @@ class Schedule:
     """Present and future jobs and runs of a node, and its owner's policy."""
 
     revision: int = 0
+    issued_ns: int = 0
+    """Time at which the orchestrator signed the last order about it."""
     digest: str = ""
     """Digest of the parts (`differences.digest`); "" if the schedule did not come in parts."""
     digests: Mapping[str, bytes] = field(default_factory=dict)
@@ -111,6 +113,7 @@ def read_schedule(
     runs = {run.id: run for run in content.runs}
     return Schedule(
         revision=content.revision,
+        issued_ns=content.issued_ns,
         jobs=content.jobs,
         runs=runs,
         planned=_planned(node, content.jobs, runs, {}),
@@ -177,6 +180,7 @@ def _changed(node: str, change: ScheduleChange, before: Schedule) -> Schedule:
     head = NodeSchedule.model_validate({"node": node, "revision": change.revision, **values})
     return Schedule(
         revision=change.revision,
+        issued_ns=change.issued_ns,
         digest=change.digest,
         digests=digests,
         jobs=jobs,

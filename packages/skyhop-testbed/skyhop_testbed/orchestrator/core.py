@@ -51,11 +51,18 @@ class View:
         database: the opened database.
         clock: source of the time for all decisions and rate limits.
         bucket: bucket to which files of runs move; `None` if they stay on disk.
+        space_of: function that returns the space of the directory's disk.
     """
 
     def __init__(
-        self, directory: Path, database: Database, clock: Clock, bucket: Bucket | None
+        self,
+        directory: Path,
+        database: Database,
+        clock: Clock,
+        bucket: Bucket | None,
+        space_of: SpaceOf = space_of,
     ) -> None:
+        self.space_of = space_of
         self.directory = directory
         self.database = database
         self.clock = clock
@@ -83,6 +90,30 @@ class View:
         with self.database.reading() as connection:
             yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
 
+    def shortage(self) -> str | None:
+        """Return, as one line, why the disk of the state directory is too full; None if it is not.
+
+        Jobs and uploads are refused then.
+        """
+        return self._below_floor(1.0)
+
+    def check_room(self) -> None:
+        """Refuse what fills the disk if free space is below its floor.
+
+        Raises:
+            RunError: the disk is too full.
+        """
+        why = self.shortage()
+        if why is not None:
+            raise RunError(why)
+
+    def _below_floor(self, share: float) -> str | None:
+        with self.reading(ITSELF) as ctx:
+            settings = ctx.settings
+        space = self.space_of(self.directory)
+        floor = floor_bytes(space, settings.free_floor_bytes, settings.free_floor_percent)
+        return shortage(space, round(share * floor), "the testbed's disk")
+
 
 class Orchestrator(View):
     """An orchestrator with its opened state directory and database.
@@ -108,11 +139,11 @@ class Orchestrator(View):
         self._listeners: list[Callable[[set[str], set[str]], None]] = []
         self.observe_write: Callable[[float], object] = lambda _: None
         """Called with the duration of each write transaction in s, for metrics."""
-        self.space_of = space_of
         _make(directory)
         bucket = open_bucket(directory)
         # Open the database first: if that fails, no keys are generated.
-        super().__init__(directory, open_database(directory / "testbed.sqlite"), clock, bucket)
+        database = open_database(directory / "testbed.sqlite")
+        super().__init__(directory, database, clock, bucket, space_of)
         try:
             self._names = names
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
@@ -186,30 +217,6 @@ class Orchestrator(View):
     def tick(self) -> None:
         """Do a round of the periodic housekeeping."""
         self._housekeeping.do_round()
-
-    def shortage(self) -> str | None:
-        """Return, as one line, why the disk of the state directory is too full; None if it is not.
-
-        Jobs and uploads are refused then.
-        """
-        return self._below_floor(1.0)
-
-    def check_room(self) -> None:
-        """Refuse what fills the disk if free space is below its floor.
-
-        Raises:
-            RunError: the disk is too full.
-        """
-        why = self.shortage()
-        if why is not None:
-            raise RunError(why)
-
-    def _below_floor(self, share: float) -> str | None:
-        with self.reading(ITSELF) as ctx:
-            settings = ctx.settings
-        space = self.space_of(self.directory)
-        floor = floor_bytes(space, settings.free_floor_bytes, settings.free_floor_percent)
-        return shortage(space, round(share * floor), "the testbed's disk")
 
     def rotate_authority(self) -> None:
         """Let new keys sign certificates and orders; the former ones stay trusted until `retire`.

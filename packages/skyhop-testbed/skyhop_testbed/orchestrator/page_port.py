@@ -24,6 +24,7 @@ from skyhop_testbed.keys import secret_hash
 from skyhop_testbed.orchestrator import access, accounts
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import (
+    ACTING,
     WRITING,
     call,
     note_refusal,
@@ -79,7 +80,7 @@ OWN_TOKEN = Operation("PageOwnToken", "POST", "/page/token", OwnToken, str, USER
 REVOKE_OWN = Operation("PageRevokeOwn", "POST", "/page/revoke", OwnCredential, int, USERS)
 REPORT = Operation("PageReport", "POST", "/page/report", Report, bool, api.INVITED)
 # fmt: on
-_OF_PAGES: tuple[Operation[Any, Any], ...] = (
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
     LOG_IN,
     LOG_OUT,
     NOTE_USE,
@@ -87,6 +88,7 @@ _OF_PAGES: tuple[Operation[Any, Any], ...] = (
     REVOKE_OWN,
     REPORT,
 )  # fmt: skip
+"""Operations of the pages' process alone."""
 
 
 class PagePort:
@@ -105,8 +107,8 @@ class PagePort:
 
     def app(self) -> Starlette:
         """Return the application that the page's process calls."""
-        offered = [o for o in api.OPERATIONS.values() if o.roles <= USERS and o.name in WRITING]
-        return make_app([*offered, *_OF_PAGES], self._act)
+        offered = [o for o in api.OPERATIONS.values() if o.roles <= USERS and o.name in {*WRITING, *ACTING}]
+        return make_app([*offered, *OPERATIONS], self._act)
 
     async def _act(self, operation: Operation[Any, Any], http: HttpRequest) -> Any:
         message = await read_message(operation, http)

@@ -29,8 +29,8 @@ def words_of(details: Mapping[str, Any]) -> dict[str, str]:
             said = "files so far" if value else ""
         elif key == "ended_ns" and isinstance(value, int):
             began_ns = details.get("began_ns")
-            is_known = isinstance(began_ns, int)
-            said = f"ran for {(value - began_ns) / 1e9:.1f} s" if is_known else ""
+            lasted_s = (value - began_ns) / 1e9 if isinstance(began_ns, int) else None
+            said = "" if lasted_s is None else f"ran for {lasted_s:.1f} s"
         elif key in ("text", "message"):
             said = str(value)
         elif key in _WORDS:

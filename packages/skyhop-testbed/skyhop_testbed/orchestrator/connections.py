@@ -166,11 +166,13 @@ class Budget:
         peer, limits = peer_of(address), self.limits
         own = self._by_peer.get(peer, {})
         if len(own) >= limits.most_of_peer and not self._displace(own):
-            return self._refused()
+            self._refused()
+            return None
         if self._handshakes >= limits.most_handshakes:
             self._displace(self._crowd(Stage.HANDSHAKE), Stage.HANDSHAKE)
         if self._open >= limits.most and not self._displace(self._crowd()):
-            return self._refused()
+            self._refused()
+            return None
         self.accepted += 1
         place = Place(peer, end, self._monotonic_s())
         self._by_peer.setdefault(peer, {})[place] = None

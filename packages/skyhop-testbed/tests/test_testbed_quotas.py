@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from testbed_harness import ADMIN, ANN, BOB, LocalOrchestrator, job, local_orchestrator
+from conftest import Skyhop
+from testbed_harness import ADMIN, ANN, BOB, LocalOrchestrator, job, local_orchestrator, served
 
 from skyhop.errors import InputError
 from skyhop_testbed import api
+from skyhop_testbed.api import ApiError, ErrorKind
 from skyhop_testbed.orchestrator import handlers, jobs, quotas, runs, uploads
 from skyhop_testbed.orchestrator.quotas import QuotaError
 from skyhop_testbed.orchestrator.request_context import (
@@ -312,3 +314,46 @@ def test_an_upload_in_progress_stops_where_what_is_kept_would_exceed_the_quota(
     with pytest.raises(TooOftenError, match="bytes kept"):
         fill()
     assert 40_000 <= offsets[-1] <= 60_000
+
+
+# --- over the API and on the command line ---
+
+
+@pytest.mark.integration
+def test_quotas_hold_over_the_api_and_are_read_and_set_by_commands(
+    tmp_path: Path, skyhop: Skyhop
+) -> None:
+    with served(tmp_path / "state") as at:
+        node, admin_file, file = at.agent("a"), at.directory / "admin.json", tmp_path / "ann"
+        with at.testbed() as admin:
+            admin.put_user(api.PutUser(name="ann", role="user"))
+            admin.credential("ann").write(file)
+        words = ("testbed", "quota", "set", "--user", "ann", "files_per_run=50", "jobs=1")
+        assert skyhop(*words, "--as", admin_file).returncode == 0
+        assert "not for the role user" in skyhop(*words, "--as", file).stderr
+        job_file = tmp_path / "job.toml"
+        job_file.write_text(light("one", 'at = "now"'))
+        with at.testbed(file) as ann:
+            made = ann.submit(job_file)
+            (found,) = ann.runs(job=made.id, states=["planned"])
+        of, now_ns = api.RunSide(run=found.id, side=CLIENT), found.start_ns
+        assert node.call(api.CLAIM, api.Claim(run=found.id, fence=1, at_ns=now_ns)).granted
+        frames = (api.frame(f"f{number}", 0, b"x" * 100) for number in range(30_000))
+        with pytest.raises(ApiError, match="51 files of this side of the run, 50 are") as caught:
+            node.upload(api.UPLOAD, of, frames, 60.0)
+        assert caught.value.kind is ErrorKind.DENIED
+        assert node.call(api.UPLOAD_STATE, of) == {}
+        me = json.loads(skyhop("testbed", "me", "--as", file, "--json").stdout)
+        rows = {row["key"]: row for row in me["quotas"]}
+        assert (me["name"], rows["jobs"]["used"], rows["jobs"]["allowed"]) == ("ann", 1, 1)
+        assert rows["upload_bytes_per_day"]["used"] == 51 * 100
+        job_file.write_text(light("two", 'at = "2099-01-01T00:00:00Z"'))
+        refused = skyhop("testbed", "submit", job_file, "--as", file)
+        assert refused.returncode == 2
+        assert "quota of user ann: 1 of 1 active jobs are used: cancel a job" in refused.stderr
+        assert skyhop("testbed", "cancel", "one", "--as", file).returncode == 0
+        freed = json.loads(skyhop("testbed", "drop", found.id, "--as", file, "--json").stdout)
+        assert freed == {"freed_bytes": {found.id: 0}}
+        words = ("testbed", "quota", "set", "--user", "ann", "jobs=default", "--as", admin_file)
+        assert "50" in skyhop(*words).stdout
+        assert skyhop("testbed", "quota", "show", "--as", file).returncode == 2

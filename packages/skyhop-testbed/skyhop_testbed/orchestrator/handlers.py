@@ -443,8 +443,11 @@ def _quotas(ctx: RequestContext, kind: str, name: str) -> list[api.QuotaLine]:
     """Return the quotas of a user or a node.
 
     Raises:
+        InputError: the kind is neither "user" nor "node".
         DeniedError: it is neither the caller nor the caller's node.
     """
+    if kind not in (quotas.USER, quotas.NODE):
+        raise InputError('kind: expected "user" or "node"')
     if kind == quotas.NODE:
         nodes.get(ctx, name)
         access.check_owns_node(ctx, name)

@@ -32,9 +32,9 @@ PORT = 8080
 PUBLIC, ORCHESTRATOR, PUBLIC_6 = "198.51.100.7", "198.51.100.9", "2001:db8:7::7"
 WAN = "203.0.113.2"
 DISH, IN_LAN, METADATA = "192.168.100.1", "192.168.1.5", "169.254.169.254"
-_DEVICES = f"""
-link add lan0 type veth peer name home0 netns {{lan}}
-link add wan0 type veth peer name home1 netns {{internet}}
+_DEVICES = """
+link add lan0 type veth peer name home0 netns {lan}
+link add wan0 type veth peer name home1 netns {internet}
 address add 192.168.1.10/24 dev lan0
 address add fd12::10/64 dev lan0 nodad
 address add 2001:db8:1::10/64 dev lan0 nodad
@@ -107,7 +107,11 @@ class Home:
             own = Path("/proc/self/ns/net").readlink()
             wait_for(lambda h=holder: Path(f"/proc/{h.pid}/ns/net").readlink() != own)  # type: ignore[misc]
         pids = {name: holder.pid for name, holder in self.holders.items()}
-        for name, batch in (("host", _DEVICES.format(**pids)), ("lan", _LAN), ("internet", _INTERNET)):
+        for name, batch in (
+            ("host", _DEVICES.format(**pids)),
+            ("lan", _LAN),
+            ("internet", _INTERNET),
+        ):
             # Address families differ from line to line, which a batch of ip does not allow.
             for line in batch.split("\n"):
                 if line:

@@ -144,10 +144,8 @@ def test_routes_prohibit_no_packet_that_the_filter_passes() -> None:
             prohibited += 1
             for protocol in (_TCP, _UDP):
                 for port in (80, 8080, 443):
-                    assert not passes(fence, frame_to(address, protocol, (1, port))), (
-                        fence,
-                        address,
-                    )
+                    frame = frame_to(address, protocol, (1, port))
+                    assert not passes(fence, frame), (fence, address)
     assert prohibited > 100
 
 

@@ -100,7 +100,8 @@ def parse_target(text: str) -> tuple[Prefix, int | None]:
     """
     address, port = text, None
     if text.startswith("["):
-        address, _, rest = text[1:].partition("]")
+        address, bracket, rest = text[1:].partition("]")
+        address = address if bracket else text
         port = _port(rest.removeprefix(":")) if rest else None
     elif text.count(":") == 1:
         address, _, after = text.partition(":")

@@ -1,4 +1,4 @@
-"""A lent node's home in network namespaces: its host, the owner's LAN with the terminal, the Internet.
+"""Home of a lent node in network namespaces: its host, the LAN with the terminal, the Internet.
 
     lan       192.168.1.5, 192.168.100.1 (terminal), 169.254.169.254, fd12::5, 2001:db8:1::5
      |
@@ -76,7 +76,8 @@ four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 four.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 four.bind(("239.255.255.250", 1900))
 for name in sys.argv[1:]:
-    index = struct.pack("=4s4si", socket.inet_aton("239.255.255.250"), bytes(4), socket.if_nametoindex(name))
+    group = socket.inet_aton("239.255.255.250")
+    index = struct.pack("=4s4si", group, bytes(4), socket.if_nametoindex(name))
     four.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, index)
 print("ready", flush=True)
 while True:
@@ -101,11 +102,12 @@ class Home:
 
     def begin(self) -> None:
         """Make the namespaces and their devices, and start the answering programs."""
+        own = Path("/proc/self/ns/net").readlink()
         for name in ("host", "lan", "internet"):
             holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
             self.holders[name] = holder
-            own = Path("/proc/self/ns/net").readlink()
-            wait_for(lambda h=holder: Path(f"/proc/{h.pid}/ns/net").readlink() != own)  # type: ignore[misc]
+            network = Path(f"/proc/{holder.pid}/ns/net")
+            wait_for(lambda n=network: n.readlink() != own)  # type: ignore[misc]
         pids = {name: holder.pid for name, holder in self.holders.items()}
         for name, batch in (
             ("host", _DEVICES.format(**pids)),

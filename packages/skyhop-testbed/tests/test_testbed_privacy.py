@@ -249,7 +249,7 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
     bed.orchestrator.close()
 
 
-_SHOWN = (TOLD, "918.27", "918.3", "Owner receives", "The owner's own traffic")
+_SHOWN = (TOLD, "918.27", "918.3", "Owner receives", "own traffic</", "What the terminal carries")
 """Forms of the owner's traffic on pages: as JSON, in Mbit/s, and its headings."""
 
 
@@ -270,5 +270,5 @@ def _pages_that_tell(bed: Pages, client: TestClient) -> set[str]:
 def test_no_page_shows_another_user_the_owners_traffic(pages: Pages) -> None:
     assert _pages_that_tell(pages, pages.client("cem")) == set()
     assert _pages_that_tell(pages, pages.client("bob")) == set(), "bob has a run there"
-    shown = {"/nodes/{node}", "/nodes/{node}/live.json", "/nodes/{node}/telemetry"}
+    shown = {"/nodes/{node}", "/nodes/{node}/live.json", "/nodes/{node}/history"}
     assert _pages_that_tell(pages, pages.client("ann")) >= shown

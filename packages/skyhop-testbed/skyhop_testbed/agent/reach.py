@@ -84,7 +84,9 @@ class Reach:
         rules += _rules(orchestrator, allows=False)
         has_lan = Place.LAN in opened
         rules += _rules(map(ipaddress.ip_network, PRIVATE), allows=True) if has_lan else []
-        rules += _rules(near.networks, allows=has_lan)
+        # Link-local addresses, such as those of metadata services, are no part of "lan".
+        networks = [each for each in near.networks if not (has_lan and each.is_link_local)]
+        rules += _rules(networks, allows=has_lan)
         return Fence(list(dict.fromkeys(rules)), list(listen))
 
     def _prefixes(self, hosts: Iterable[str]) -> list[Prefix]:

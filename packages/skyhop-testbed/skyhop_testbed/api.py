@@ -625,7 +625,7 @@ class NodeInfo(Message):
     version: str = ""
     """Version of skyhop that the agent runs; "" if it has never connected."""
     upgrade: str = ""
-    """Which side must be upgraded, and to what; "" if agent and orchestrator understand each other.
+    """Side that must be upgraded, and to what; "" if agent and orchestrator understand each other.
     """
     is_waiting: bool = False
     """Whether the node's certificate has expired and it asks an administrator for another."""

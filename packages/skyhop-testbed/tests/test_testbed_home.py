@@ -1,4 +1,4 @@
-"""A node in somebody's home: a clock that starts in the past, and an HTTP proxy on the way."""
+"""A node at home: a clock that starts in the past, and an HTTP proxy on the way."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, and the listener's thread."""
         for each in [self._listener, *self._open]:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

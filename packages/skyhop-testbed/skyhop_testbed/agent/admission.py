@@ -11,7 +11,7 @@ from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.sensing import Host
 from skyhop_testbed.schedule import ScheduledJob
-from skyhop_testbed.words import Reason, Side
+from skyhop_testbed.words import Reason, ScavengerMode, Side
 
 _S = 1_000_000_000
 
@@ -66,4 +66,10 @@ class Admission:
         if refusal is not None:
             return Reason.REFUSED, refusal
         lacks = deploying.missing_requirement(job, side, node.kernel)
+        if lacks is None and node.policy.rule.mode is not ScavengerMode.OFF:
+            lacks = deploying.uncounted_traffic(
+                job,
+                deploying.network_of(job.spec.run, side),
+                is_allowed=node.policy.has_uncounted_udp,
+            )
         return None if lacks is None else (Reason.NEEDS, lacks)

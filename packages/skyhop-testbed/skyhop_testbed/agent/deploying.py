@@ -13,7 +13,8 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.executor.assignment import Assignment
-from skyhop_testbed.job import Job
+from skyhop_testbed.executor.cgroup_traffic import missing_for_groups
+from skyhop_testbed.job import Job, Run
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.schedule import InputFile, ScheduledJob
 from skyhop_testbed.words import Backend, Network, Side
@@ -51,6 +52,37 @@ def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> st
     if wants_kernel and not kernel_answers(kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
+
+
+def network_of(run: Run, side: Side) -> Network:
+    """Return the network that one side of a run uses.
+
+    The server has to be reachable from other nodes; a veth device inside this node is not.
+    """
+    is_server = side is Side.SERVER and run.network is Network.VETH
+    return Network.HOST if is_server else run.network
+
+
+def uncounted_traffic(job: ScheduledJob, network: Network, *, is_allowed: bool) -> str | None:
+    """Return, as text, which traffic of a job this node could not count; `None` if it can.
+
+    Args:
+        job: the job.
+        network: the network that this node's side uses.
+        is_allowed: whether the node's owner allows uncounted traffic.
+    """
+    run = job.spec.run
+    loads_link = job.spec.overhead and (run.client is not None or run.engine == "live")
+    if network is not Network.HOST or is_allowed or not loads_link or run.transport == "tcp":
+        return None
+    if run.backend is not Backend.PROCESS:
+        why = f"{run.backend} has control groups of its own"
+    elif not (why := missing_for_groups() or ""):
+        return None
+    return (
+        f'network = "host": this node cannot count UDP there ({why}): give the run a network of '
+        'its own, or set transport = "tcp" if it uses no UDP'
+    )
 
 
 def kernel_answers(kernel: str | None) -> bool:
@@ -133,11 +165,9 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
     Raises:
         KernelError: the kernel service does not run, or refuses.
     """
-    job, network, access = local_run.spec, local_run.spec.run.network, None
-    if local_run.side is Side.SERVER and network is Network.VETH:
-        # The server has to be reachable from other nodes; a veth device inside this node is not.
-        network = Network.HOST
-    elif network is Network.VETH:
+    job, access = local_run.spec, None
+    network = network_of(job.run, local_run.side)
+    if network is Network.VETH:
         access = _access(node, local_run, job)
     return Assignment.of(
         job,

@@ -41,6 +41,8 @@ class Policy:
     networks: frozenset[str] | None = None
     backends: frozenset[str] | None = None
     has_kernel: bool = False
+    has_uncounted_udp: bool = False
+    """Whether runs may use UDP in the host's network where this node cannot count it."""
     month_bytes: float | None = None
     """Upper limit on the bytes of runs and agent in a month of UTC."""
     upload_bps: float = _UPLOAD_BPS
@@ -72,6 +74,7 @@ class Policy:
                 networks=_names(values.get("networks")),
                 backends=_names(values.get("backends")),
                 has_kernel=bool(values.get("kernel", False)),
+                has_uncounted_udp=bool(values.get("uncounted_udp", False)),
                 upload_bps=_upload_bps(values.get("upload_bps", _UPLOAD_BPS)),
                 month_bytes=None if cap is None else float(cap),
                 ports=(low, high),

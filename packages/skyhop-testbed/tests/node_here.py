@@ -464,7 +464,7 @@ class Sockets:
         return self.open
 
     def destroyed(self) -> list[TcpSocket]:
-        """Return no sockets."""
+        """Return an empty list of sockets."""
         return []
 
 

@@ -124,7 +124,7 @@ class GroupCounters:
             return None
 
     def close(self) -> None:
-        """Close the counters."""
+        """Close the descriptor of the counters."""
         if self._map is not None:
             os.close(self._map)
             self._map = None

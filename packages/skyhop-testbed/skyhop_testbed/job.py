@@ -183,6 +183,8 @@ class Run(_Part):
     """Container image, for the back ends podman and docker."""
     backend: Backend = Backend.PROCESS
     network: Network = Network.INTERNET
+    transport: Annotated[Literal["any", "tcp"], Field(json_schema_extra=since(2))] = "any"
+    """Transport that the program uses; some nodes can count only TCP in the host's network."""
     files: list[Relative] = []
     """Input files of the job, relative to the job file."""
     keep: list[Relative] = ["*"]

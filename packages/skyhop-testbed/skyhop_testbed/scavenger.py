@@ -291,7 +291,7 @@ class _Remainder:
         self._estimate: int | None = None
 
     def clear(self) -> None:
-        """Forget all readings."""
+        """Forget all readings so far."""
         self._low, self._estimate = 0, None
         self._own.clear()
         self._highs.clear()

@@ -27,7 +27,7 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop.telemetry import tidying
 from skyhop.version import __version__
 from skyhop_testbed import api
-from skyhop_testbed.agent import own_traffic, running, uploading
+from skyhop_testbed.agent import deploying, own_traffic, running, uploading
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.service import Agent, Options
 from skyhop_testbed.agent.settings import Settings
@@ -419,6 +419,7 @@ class NodeHere:
         patch.setattr(threading, "Thread", Thread)
         patch.setattr(execution, "ProcessSockets", lambda: types.SimpleNamespace(read=_no_traffic))
         patch.setattr(execution.cgroup_traffic, "CountedGroup", _no_group)
+        patch.setattr(deploying, "missing_for_groups", lambda: None)
         patch.setattr(own_traffic, "TcpTable", lambda: self.sockets)
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)
         patch.setattr(tidying, "tidy_in_subprocess", lambda _directory: None)
@@ -472,7 +473,7 @@ class Sockets:
         return self.open
 
     def destroyed(self) -> list[TcpSocket]:
-        """Return no sockets."""
+        """Return an empty list of sockets."""
         return []
 
 

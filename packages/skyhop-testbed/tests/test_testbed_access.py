@@ -281,6 +281,7 @@ def admin_submit(admin: Testbed, text: str) -> api.SubmittedJob:
 _YES, _NO, _NONE = (None, ErrorKind.DENIED, ErrorKind.NOT_FOUND)
 _OTHERS: list[tuple[Operation[Any, Any], Any, dict[str, ErrorKind | None]]] = [
     (api.GET_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
+    (api.LIST_FILES, lambda it: api.ListFiles(run=it.run), {"stranger": _NO, "priv": _NO}),
     (api.WATCH_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
     (
         api.FETCH,

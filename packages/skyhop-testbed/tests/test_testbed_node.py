@@ -17,7 +17,7 @@ from testbed_fake_orchestrator import NODE
 
 from needs import cases
 from skyhop_testbed import api
-from skyhop_testbed.agent import own_traffic
+from skyhop_testbed.agent import deploying, own_traffic
 from skyhop_testbed.agent.link import Link, RefusedError
 from skyhop_testbed.executor.execution import GRACE_S, GRACE_WITH_NETWORK_S
 from skyhop_testbed.executor.tcp_sockets import TcpSocket
@@ -400,18 +400,42 @@ def test_results_wait_for_the_next_month_when_the_cap_is_reached(
     at = node.orchestrator
     at.policy = {"data_cap_bytes_per_month": 10 * MB, "scavenger": {"tx_bps": 1e9}}
     node.scripts["sleep"] = Script(20.0, writes={"a": b"x"})
+    node.clock.set_wall(BEGIN_NS + (31 * 86_400 - 120) * S_NS)
     node.start()
     run = at.plan(job("sleep", "20", length_s=60.0))
     node.until(lambda: node.started(run))
     moves(node, 11 * MB)
-    node.clock.advance(60)
+    node.clock.advance(110)
     assert at.states(run)[-1] == "finishing"
-    assert not at.pieces
-    node.clock.advance(31 * 86_400 - 3600)
     assert not at.pieces
     node.until_settled(run)
     assert at.states(run)[-1] == "complete"
     assert node.clock.now_ns() >= BEGIN_NS + 31 * 86_400 * S_NS, "it is January"
+
+
+def test_udp_that_a_node_cannot_count_is_refused_in_a_sentence(
+    node: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploying, "missing_for_groups", lambda: "BPF: it needs root")
+    at, states = node.orchestrator, node.orchestrator.states
+    node.start()
+
+    def settled(**run: Any) -> str:
+        planned = at.plan(job("true", run={"network": "host", **run}))
+        node.until_settled(planned)
+        return states(planned)[-1]
+
+    assert settled() == "skipped(needs)"
+    (last,) = [b["change"] for b in told(node, "run") if b["change"]["state"] == "skipped"]
+    text = last["details"]["text"]
+    assert "BPF: it needs root" in text
+    assert 'transport = "tcp"' in text
+    assert settled(transport="tcp") == "complete"
+    assert settled(network="none") == "complete"
+    at.policy = {"uncounted_udp": True}
+    at.publish()
+    node.clock.advance(2)
+    assert settled() == "complete"
 
 
 def test_an_older_orchestrator_gets_the_files_too(node: NodeHere) -> None:

@@ -311,12 +311,13 @@ class FakeOrchestrator:
             listed = json.loads(content)["files"]
         except ValueError:
             return api.UploadProgress(manifest_bytes=len(content), missing=None, offset=0)
-        here = [len(self.files.get(f"{place}/{each['name']}", b"")) for each in listed]
+        names = [f"{place}/{each['name']}" for each in listed]
+        here = [len(self.files[name]) if name in self.files else -1 for name in names]
         missing = [i for i, each in enumerate(listed) if here[i] != each["size"]]
         return api.UploadProgress(
             manifest_bytes=len(content),
             missing=[(i, i + 1) for i in missing],
-            offset=here[missing[0]] if missing else 0,
+            offset=max(0, here[missing[0]]) if missing else 0,
         )
 
 

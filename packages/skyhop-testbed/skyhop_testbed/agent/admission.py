@@ -12,7 +12,7 @@ from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.sensing import Host
 from skyhop_testbed.schedule import ScheduledJob
-from skyhop_testbed.words import Reason, Side
+from skyhop_testbed.words import Reason, ScavengerMode, Side
 
 _S = 1_000_000_000
 
@@ -86,4 +86,7 @@ class Admission:
             return Reason.REFUSED, refusal
         network = node.policy.network_of(job.spec.run, side)
         lacks = deploying.missing_requirement(node, job, side, network)
+        if lacks is None and node.policy.rule.mode is not ScavengerMode.OFF:
+            is_allowed = node.policy.has_uncounted_udp
+            lacks = deploying.uncounted_traffic(job, network, is_allowed=is_allowed)
         return None if lacks is None else (Reason.NEEDS, lacks)

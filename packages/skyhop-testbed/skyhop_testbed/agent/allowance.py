@@ -1,4 +1,4 @@
-"""What the testbed may move over the owner's link now: the month's data cap and the uploads' rate.
+"""Limits of the testbed's own data on the owner's link: the month's cap and the uploads' rate.
 
 The month's total has the bytes of runs and of the agent itself: uploads, telemetry, reports, and
 downloads of input files. It is kept in the agent's database. Results wait while the owner uses the

@@ -13,6 +13,7 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.executor.assignment import Assignment
+from skyhop_testbed.executor.cgroup_traffic import missing_for_groups
 from skyhop_testbed.fence import Fence
 from skyhop_testbed.job import Job
 from skyhop_testbed.kernel.access import KernelAccess
@@ -54,6 +55,28 @@ def missing_requirement(node: Node, job: ScheduledJob, side: Side, network: Netw
     if network is Network.VETH and not kernel_answers(node.kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
+
+
+def uncounted_traffic(job: ScheduledJob, network: Network, *, is_allowed: bool) -> str | None:
+    """Return, as text, which traffic of a job this node could not count; `None` if it can.
+
+    Args:
+        job: the job.
+        network: the network that this node's side uses.
+        is_allowed: whether the node's owner allows uncounted traffic.
+    """
+    run = job.spec.run
+    loads_link = job.spec.overhead and (run.client is not None or run.engine == "live")
+    if network is not Network.HOST or is_allowed or not loads_link or run.transport == "tcp":
+        return None
+    if run.backend is not Backend.PROCESS:
+        why = f"{run.backend} has control groups of its own"
+    elif not (why := missing_for_groups() or ""):
+        return None
+    return (
+        f'network = "host": this node cannot count UDP there ({why}): give the run a network of '
+        'its own, or set transport = "tcp" if it uses no UDP'
+    )
 
 
 def kernel_answers(kernel: str | None) -> bool:

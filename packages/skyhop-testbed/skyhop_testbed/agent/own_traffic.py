@@ -176,7 +176,7 @@ class _RunCounters:
 
     @property
     def total(self) -> Traffic:
-        """Bytes so far."""
+        """Bytes of the run so far."""
         return self.sockets.total + self.beyond_sockets
 
     def end(self) -> bool:

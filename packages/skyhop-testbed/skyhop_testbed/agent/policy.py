@@ -55,6 +55,8 @@ class Policy:
     """Ports and ranges of ports on which others reach runs."""
     backends: frozenset[str] | None = None
     has_kernel: bool = False
+    has_uncounted_udp: bool = False
+    """Whether runs may use UDP in the host's network where this node cannot count it."""
     month_bytes: float | None = None
     """Upper limit on the bytes of runs and agent in a month of UTC."""
     upload_bps: float = _UPLOAD_BPS
@@ -96,6 +98,7 @@ class Policy:
                 listen=check_listen(values.get("listen")),
                 backends=_names(values.get("backends")),
                 has_kernel=bool(values.get("kernel", False)),
+                has_uncounted_udp=bool(values.get("uncounted_udp", False)),
                 upload_bps=_upload_bps(values.get("upload_bps", _UPLOAD_BPS)),
                 month_bytes=None if cap is None else float(cap),
                 ports=(low, high),

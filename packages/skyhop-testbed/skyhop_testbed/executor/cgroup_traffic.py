@@ -9,6 +9,7 @@ CAP_BPF and CAP_NET_ADMIN, and a writable cgroup v2 file system.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import struct
@@ -123,7 +124,7 @@ class GroupCounters:
             return None
 
     def close(self) -> None:
-        """Close the counters."""
+        """Close the descriptor of the counters."""
         if self._map is not None:
             os.close(self._map)
             self._map = None
@@ -139,6 +140,7 @@ def _group_of(above: Path, run: str) -> Path:
     return above / f"skyhop-{run}"
 
 
+@functools.cache
 def missing_for_groups() -> str | None:
     """Return what this machine lacks to count control groups; `None` if it can."""
     try:

@@ -107,7 +107,9 @@ class PagePort:
 
     def app(self) -> Starlette:
         """Return the application that the page's process calls."""
-        offered = [o for o in api.OPERATIONS.values() if o.roles <= USERS and o.name in {*WRITING, *ACTING}]
+        offered = [
+            o for o in api.OPERATIONS.values() if o.roles <= USERS and o.name in {*WRITING, *ACTING}
+        ]
         return make_app([*offered, *OPERATIONS], self._act)
 
     async def _act(self, operation: Operation[Any, Any], http: HttpRequest) -> Any:

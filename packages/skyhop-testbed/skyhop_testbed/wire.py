@@ -19,7 +19,17 @@ from urllib.parse import quote
 import httpx
 from pydantic import ValidationError
 
-from skyhop_testbed.api import HEARTBEAT_S, PACKING, A, ApiError, ErrorKind, Operation, Problem, Q, lines_of
+from skyhop_testbed.api import (
+    HEARTBEAT_S,
+    PACKING,
+    A,
+    ApiError,
+    ErrorKind,
+    Operation,
+    Problem,
+    Q,
+    lines_of,
+)
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0

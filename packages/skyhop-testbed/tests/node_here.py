@@ -244,7 +244,7 @@ class _Wire:
     def __init__(self, orchestrator: OrchestratorHere) -> None:
         self._orchestrator = orchestrator
 
-    def call(self, operation: Operation[Any, Any], *asked: Any, is_packed: bool = False) -> Any:
+    def call(self, operation: Operation[Any, Any], *asked: Any, **_options: object) -> Any:
         if self._orchestrator.is_away:
             raise _away()
         try:

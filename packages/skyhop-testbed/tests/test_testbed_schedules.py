@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from manual_clock import ManualClock
-from testbed_harness import ANN, S, LocalOrchestrator, job, local_orchestrator
+from testbed_harness import ANN, LocalOrchestrator, S, job, local_orchestrator
 
 from needs import cases
 from skyhop.errors import InputError
@@ -60,6 +60,7 @@ class Follower:
 
     @property
     def key(self) -> bytes:
+        """Public key that verifies orders."""
         return self.at.orchestrator.authority.orders_key
 
     def connect(self, digest: str | None = "") -> None:
@@ -76,7 +77,7 @@ class Follower:
         return found
 
     def apply(self, order: api.Order) -> None:
-        """Apply one order."""
+        """Apply an order to the schedule that the node has."""
         body, signature = order.content(), order.signature
         self.schedule, whole = read_change(self.key, "a", body, signature, self.schedule)
         self.whole += whole
@@ -291,9 +292,7 @@ def test_a_node_that_reads_no_differences_gets_whole_schedules(at: LocalOrchestr
     stream = NodeOrders(at.orchestrator, A, api.Follow(revision=0), {})
     (order,) = stream.due()
     assert (order.kind, order.packed) == (OrderKind.SCHEDULE, b"")
-    schedule = read_schedule(
-        at.orchestrator.authority.orders_key, "a", order.body, order.signature
-    )
+    schedule = read_schedule(at.orchestrator.authority.orders_key, "a", order.body, order.signature)
     assert len(schedule.runs) == 2000
     assert stream.due() == []
     at.submit(job("j", 'at = "2027-01-01T00:00:31Z"', length='"20 s"'))
@@ -301,7 +300,7 @@ def test_a_node_that_reads_no_differences_gets_whole_schedules(at: LocalOrchestr
 
 
 def test_an_agent_asks_an_older_orchestrator_again(tmp_path: Path) -> None:
-    """It refuses the field `digest`, which it does not know."""
+    """An orchestrator before differences refuses the field `digest`, which it does not know."""
     asked: list[dict[str, Any]] = []
 
     class Wire:

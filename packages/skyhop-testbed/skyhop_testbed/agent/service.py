@@ -166,7 +166,7 @@ class Agent:
             identity,
             db,
             on_order=self._on_order,
-            follows=lambda: self._orders.follows(),
+            follows=lambda: self._orders.follows(),  # noqa: PLW0108 (made later)
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
             clock=options.clock,

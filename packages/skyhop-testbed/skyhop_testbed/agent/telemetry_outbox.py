@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _S = 1_000_000_000
 _STORED_EVERY_S = 10.0
-"""Interval in s at which samples go to the store on this node; a killed agent loses the last ones."""
+"""Interval in s at which samples go to the store on this node; a killed agent loses the last."""
 _MAP_EVERY_S = 600.0
 """Interval in s at which a changed obstruction map is stored and reported; it changes slowly."""
 _MOST_SAMPLES = 60

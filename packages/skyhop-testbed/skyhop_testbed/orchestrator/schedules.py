@@ -23,7 +23,6 @@ from skyhop_testbed.differences import (
     POLICY,
     RUN,
     SETTINGS,
-    Parts,
     difference,
     digest,
     digests_of,

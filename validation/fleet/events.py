@@ -39,7 +39,7 @@ class EventClock:
         return event.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Return at once."""
+        """Return at once: the time passes between events."""
 
     def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:  # noqa: ARG002
         """Return the files that are ready."""

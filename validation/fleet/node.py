@@ -74,7 +74,7 @@ class EventRunner(Runner):
         self._sim, self._is_over_now = sim, False
 
     def start(self) -> None:
-        """Plan the first step."""
+        """Plan the first step of the run."""
         self._sim.after(_STEP_S, self._step)
 
     @property
@@ -83,11 +83,11 @@ class EventRunner(Runner):
         return self._is_over_now
 
     def executor(self) -> int | None:
-        """Return no process: programs are simulated."""
+        """Return no process, as programs are simulated."""
         return None
 
     def join(self, seconds: float) -> None:
-        """Return at once."""
+        """Return at once, as there is no thread."""
 
     def stop(self, reason: Reason | None, text: str, *, is_silent: bool = False) -> None:
         """Abort the run, and settle it."""
@@ -185,7 +185,9 @@ class EventRunner(Runner):
             self._sim.wake()
 
 
-_RESULT = Result(state=State.COMPLETE, exit=0, traffic=CountedTraffic(1_000_000, 100_000, "sockets"))
+_RESULT = Result(
+    state=State.COMPLETE, exit=0, traffic=CountedTraffic(1_000_000, 100_000, "sockets")
+)
 
 
 class EventRuns(LocalRuns):
@@ -246,9 +248,7 @@ class SimNode:
         self._life += 1
         self.is_on = True
         authority = self._hub.orchestrator.authority
-        identity = HereIdentity(
-            self.name, "", b"", b"", b"", authority.orders_key, wire=self.wire
-        )
+        identity = HereIdentity(self.name, "", b"", b"", b"", authority.orders_key, wire=self.wire)
         self.db = CountedDb(self.directory, self.clock.now_ns())
         self._wire_of(identity)
         self.host = SimpleNamespace(is_active=False)
@@ -260,7 +260,11 @@ class SimNode:
         self.orders = Orders(self.node, self.runs, self._admission)
         self._trigger_runs = TriggerRuns(self.node, self.runs, triggers, self._admission)
         self.telemetry = TelemetryOutbox(self.node)
-        self._backoff, self._is_sending, self._is_flushing = Backoff(self._chance.random()), False, False
+        self._backoff, self._is_sending, self._is_flushing = (
+            Backoff(self._chance.random()),
+            False,
+            False,
+        )
         self._woken_ns = 1 << 62
         self.orders.load_schedule()
         self.runs.resume()
@@ -276,8 +280,8 @@ class SimNode:
         self.link = Link(
             identity,
             self.db,
-            on_order=lambda order: self.orders.put(order),
-            follows=lambda: self.orders.follows(),
+            on_order=lambda order: self.orders.put(order),  # noqa: PLW0108 (made later)
+            follows=lambda: self.orders.follows(),  # noqa: PLW0108 (made later)
             heartbeat_s=lambda: self.node.schedule.settings.heartbeat_s,
             say=lambda _line: None,
             clock=self.clock,

@@ -106,4 +106,3 @@ def _row(costs: Costs) -> str:
         f"{per_day['bytes_written'] / _MB:.2f}",
         f"{per_day['file_bytes'] / _KB:,.0f}",
     )
-

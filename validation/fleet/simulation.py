@@ -34,7 +34,7 @@ _TELEMETRY_S, _TELEMETRY_EVERY_S = DAY_S, 10.0
 
 @dataclass(frozen=True)
 class World:
-    """What is simulated."""
+    """Size, length and seed of a simulation, and kinds of its nodes."""
 
     agents: int
     days: float
@@ -56,7 +56,7 @@ class Costs:
 
 @dataclass
 class Outcome:
-    """What the simulation has measured."""
+    """Measurements of a simulation."""
 
     world: World
     kinds: list[Costs]

@@ -40,8 +40,7 @@ PACKET_BYTES = 52
 """Bytes of IPv4 and TCP headers with time stamps."""
 SEGMENT_BYTES = 1400
 _NODE_OPERATIONS = [
-    (o, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", o.path)))
-    for o in (api.CLAIM, api.REPORT)
+    (o, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", o.path))) for o in (api.CLAIM, api.REPORT)
 ]
 
 
@@ -88,7 +87,7 @@ class TimedOrchestrator(Orchestrator):
     transactions = 0
     bytes_written = 0
     what = ""
-    """What the caller does, for the longest transaction."""
+    """Work of the caller, for the longest transaction."""
 
     @contextmanager
     def writing(self, caller: Caller) -> Iterator[RequestContext]:
@@ -153,6 +152,7 @@ class Stream:
         clock: EventClock,
         caller: Caller,
         asked: api.Follow,
+        *,
         traffic: Traffic,
         deliver: Callable[[api.Order | None], None],
     ) -> None:
@@ -268,5 +268,10 @@ class HereWire(Wire):
         assert operation is api.FOLLOW
         self.transport.traffic.add_exchange(300, ANSWER_HEADERS_BYTES)
         return Stream(
-            self._hub, self._clock, self._caller, request, self.transport.traffic, self._deliver
+            self._hub,
+            self._clock,
+            self._caller,
+            request,
+            traffic=self.transport.traffic,
+            deliver=self._deliver,
         )

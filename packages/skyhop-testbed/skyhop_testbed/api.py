@@ -50,8 +50,8 @@ PACKING = "deflate"
 HEARTBEAT_S = 20.0
 """Longest time in s between two lines of a stream."""
 _PACK_LEVEL, _PACKED_SHARE = 6, 0.7
-"""Level of zlib; share of a body's length above which the body is sent as it is,
-as base64 adds a third."""
+"""Level of zlib; share of a body's length above which the body is sent as it is, as base64 adds a
+third."""
 
 
 def _decoded(value: object) -> object:

@@ -60,6 +60,7 @@ class Follower:
 
     @property
     def key(self) -> bytes:
+        """Public key that verifies orders."""
         return self.at.orchestrator.authority.orders_key
 
     def connect(self, digest: str | None = "") -> None:
@@ -76,7 +77,7 @@ class Follower:
         return found
 
     def apply(self, order: api.Order) -> None:
-        """Apply one order."""
+        """Apply an order to the schedule that the node has."""
         body, signature = order.content(), order.signature
         self.schedule, whole = read_change(self.key, "a", body, signature, self.schedule)
         self.whole += whole
@@ -299,7 +300,7 @@ def test_a_node_that_reads_no_differences_gets_whole_schedules(at: LocalOrchestr
 
 
 def test_an_agent_asks_an_older_orchestrator_again(tmp_path: Path) -> None:
-    """It refuses the field `digest`, which it does not know."""
+    """An orchestrator before differences refuses the field `digest`, which it does not know."""
     asked: list[dict[str, Any]] = []
 
     class Wire:

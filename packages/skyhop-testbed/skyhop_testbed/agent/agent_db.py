@@ -50,7 +50,8 @@ _MOST_DIFFERENCES, _DIFFERENCES_BYTES = 500, 100_000
 the node asks for the whole schedule."""
 _NEVER_DROPPED = (EventKind.RUN.value, EventKind.TASK.value)
 _MEASURED = (EventKind.TELEMETRY.value, EventKind.MAP.value, EventKind.HEALTH.value)
-"""Kinds of reports that wait in memory, and are lost if the agent is killed before."""
+"""Kinds of reports that wait in memory: they are lost if the agent is killed before it sends them.
+"""
 OLD_SCHEDULE = "schedule"
 """Name under which agents before differences kept their schedule."""
 _NUMBERS = "next_seq"
@@ -61,14 +62,14 @@ _Statement = tuple[str, tuple[str | int | bytes, ...]]
 
 
 class Durability(IntEnum):
-    """What a change must survive once its call has returned."""
+    """Events that a change must survive once its call has returned."""
 
     HELD = 0
     """Nothing: the change is written with the next one, or by `flush` within a second or so."""
     WRITTEN = 1
     """The agent's end by any signal."""
     SYNCED = 2
-    """A power failure."""
+    """A power failure: the change is synced to disk."""
 
 
 @dataclass

@@ -164,9 +164,13 @@ class EventRunner(Runner):
         if self.local_run.state is not State.EXECUTING:
             return
         self._account(_RESULT)
-        details = {"exit": 0, "began_ns": self.local_run.start_ns, "partial": False}
         self._change_state(
-            State.FINISHING, ended_ns=self._clock.now_ns(), traffic=_RESULT.traffic, **details
+            State.FINISHING,
+            ended_ns=self._clock.now_ns(),
+            traffic=_RESULT.traffic,
+            exit=0,
+            began_ns=self.local_run.start_ns,
+            partial=False,
         )
         self._sim.after(_UPLOAD_S, self._step)
         self._sim.wake()
@@ -261,7 +265,7 @@ class SimNode:
         self._trigger_runs = TriggerRuns(self.node, self.runs, triggers, self._admission)
         self.telemetry = TelemetryOutbox(self.node)
         self._backoff, self._is_sending, self._is_flushing = (
-            Backoff(self._chance.random()),
+            Backoff(self._chance.getrandbits(32)),
             False,
             False,
         )

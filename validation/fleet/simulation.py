@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -206,10 +207,10 @@ class Fleet:
             self._plan_owner(node)
             self._plan_outage(node)
             if node.kind == "trigger":
-                clock.after(chance.uniform(600.0, 7200.0), lambda n=node: self._raise_latency(n))
+                clock.after(chance.uniform(600.0, 7200.0), partial(self._raise_latency, node))
             if node.kind == "telemetry":
-                clock.after(1.0, lambda n=node: self._record(n))
-                clock.after(_TELEMETRY_S, lambda n=node: self._telemetry.update(n.costs()))
+                clock.after(1.0, partial(self._record, node))
+                clock.after(_TELEMETRY_S, partial(self._note_costs, node))
         if self.world.days >= 1:
             clock.after(self.world.days * DAY_S * 0.45, self._stop_orchestrator)
         clock.after(3600.0, self._submit_at)
@@ -260,11 +261,14 @@ class Fleet:
             self._submit(node, f"a{self._at_jobs}", when, "3 min")
         self.clock.after(self._chance.expovariate(self.world.agents / 10 / DAY_S), self._submit_at)
 
+    def _note_costs(self, node: SimNode) -> None:
+        self._telemetry.update(node.costs())
+
     def _raise_latency(self, node: SimNode) -> None:
         """Have the terminal's latency rise for a second, so that triggers fire."""
         for second, value in enumerate((30.0, 150.0, 30.0)):
             sample = {"pop_ping_latency_ms": value}
-            self.clock.after(float(second), lambda s=sample: node.measure(s))
+            self.clock.after(float(second), partial(node.measure, sample))
         self.clock.after(self._chance.uniform(600.0, 7200.0), lambda: self._raise_latency(node))
 
     def _record(self, node: SimNode) -> None:

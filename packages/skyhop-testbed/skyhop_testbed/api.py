@@ -743,7 +743,7 @@ class QuotaLine(Message):
     """Quota of a user or a node: used and allowed."""
 
     kind: str
-    """What the quota is of: "user" or "node"."""
+    """Kind of the holder: "user" or "node"."""
     name: str
     key: str
     """Name of the quota, such as "jobs"."""

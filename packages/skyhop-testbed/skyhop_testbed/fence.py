@@ -146,7 +146,7 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fence:
-    """What a run's program reaches, and the ports on which it is reached.
+    """Rules on what a run's program reaches, and the ports on which it is reached.
 
     The default reaches the public Internet alone, and listens on nothing.
     """
@@ -186,7 +186,8 @@ class Fence:
         if self.listen:
             return []
         rules = self.parsed_rules()
-        rules += [Rule(False, prefix) for prefix in (*NOT_PUBLIC_4, *NOT_PUBLIC_6)]
+        never: tuple[Prefix, ...] = (*NOT_PUBLIC_4, *NOT_PUBLIC_6)
+        rules += [Rule(False, prefix) for prefix in never]
         return [rule.prefix for rule in _effective(rules) if not rule.allows]
 
     def reached(self) -> list[Prefix]:

@@ -165,7 +165,9 @@ def _metrics_app(
 
     def ports() -> dict[str, metrics.PortNumbers]:
         found = {
-            name: metrics.PortNumbers(each.open, each.accepted, each.ended)
+            name: metrics.PortNumbers(
+                each.open, each.accepted, {str(cause): count for cause, count in each.ended.items()}
+            )
             for name, each in budgets.items()
         }
         told = pages.report if pages else None

@@ -89,7 +89,7 @@ def test_a_job_on_many_nodes_is_planned_piece_by_piece(
     assert made.runs == 1_000
     for _ in range(OCCURRENCES_AHEAD * len(names) // 1_000):
         at.orchestrator.tick()
-    # Each extension counts anew what is ahead, from the standing clock's time on.
+    # Each extension counts again what is ahead, from the standing clock's time on.
     for name in names:
         assert starts_of(at, made.id, name) == starts_of(at, made.id, names[0])
     assert len(starts_of(at, made.id, names[0])) == OCCURRENCES_AHEAD

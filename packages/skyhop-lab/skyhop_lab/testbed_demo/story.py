@@ -26,7 +26,7 @@ from skyhop_testbed.words import ENDED, State
 if TYPE_CHECKING:
     import socket
 
-    from skyhop_testbed.api import PutNode, RunDocument, RunInfo, TriggerLine
+    from skyhop_testbed.api import Document, PutNode, RunDocument, RunInfo, TriggerLine
     from skyhop_testbed.client import Testbed
 
 _S = 1_000_000_000
@@ -258,7 +258,7 @@ class _Story:
         A run looks at single hops, and no run may depend on slirp4netns here.
         """
         for name in (*(site.name for site in plan.SITES), plan.SERVER_NODE):
-            policy: dict[str, object] = {"networks": ["host"]}
+            policy: Document = {"networks": ["host"]}
             if name == plan.PREEMPTED.name:
                 policy["scavenger"] = {"idle_s": self._lengths.idle_s}
             testbed.set_policy(name, policy)

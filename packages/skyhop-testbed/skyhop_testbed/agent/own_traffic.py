@@ -111,10 +111,11 @@ class OwnTraffic:
             each.update(listed, destroyed)
         for sockets in self._ended:
             sockets.update(listed, destroyed, ())
+        totals = [each.total for each in self._runs.values()]
         return Reading(
             before,
             after,
-            _sum([self._gone, *(each.total for each in (*self._runs.values(), *self._ended))]),
+            _sum([self._gone, *totals, *(each.total for each in self._ended)]),
             self._agent.total + probe,
             self._agent.apart,
             has_lost,

@@ -93,7 +93,7 @@ class Assignment:
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
     fence: Fence = field(default_factory=Fence)
-    """What the program reaches, for the networks `internet` and `veth`."""
+    """Limits on what the program reaches, for the networks `internet` and `veth`."""
     kernel: KernelAccess | None = None
     signals: str | None = None
     """Directory of the socket on which the program reads signals."""

@@ -92,7 +92,8 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """Return the metrics in the OpenMetrics text format."""
-        return generate_latest(self.registry)
+        text: bytes = generate_latest(self.registry)  # type: ignore[no-untyped-call]
+        return text
 
     def _of_process(self) -> Iterator[Metric]:
         of = self._orchestrator

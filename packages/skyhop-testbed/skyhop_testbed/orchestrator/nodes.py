@@ -495,8 +495,9 @@ def _evaluation(ctx: RequestContext, row: sa.RowMapping) -> Document:
     A trigger that a caller submits reads no such traffic, but the owner may have shared it then.
     """
     body: Document = json.loads(row["body"])
-    if isinstance(body.get("inputs"), dict) and not access.sees_traffic(ctx, row["node"]):
-        body["inputs"] = without_owners_traffic(body["inputs"])
+    inputs = body.get("inputs")
+    if isinstance(inputs, dict) and not access.sees_traffic(ctx, row["node"]):
+        body["inputs"] = without_owners_traffic(inputs)
     return body
 
 

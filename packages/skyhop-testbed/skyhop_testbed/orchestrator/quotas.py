@@ -77,7 +77,7 @@ def _runs_ahead(ctx: RequestContext, kind: str, name: str) -> int:
     to_come = (run.c.state == State.PLANNED) & (run.c.start_ns >= ctx.now_ns)
     if kind == USER:
         mine = sa.select(job.c.id).where(job.c.owner == name, job.c.state == "active")
-        chosen = [run.c.job.in_(mine)]
+        chosen: list[sa.ColumnElement[bool]] = [run.c.job.in_(mine)]
     else:
         chosen = [run.c.client == name, run.c.server == name]
     count = sa.select(sa.func.count()).select_from(run)
@@ -151,7 +151,10 @@ def room_for_runs(ctx: RequestContext, job_id: str) -> int:
     row = ctx.first(sa.select(job.c.owner).where(job.c.id == job_id))
     hosts = ctx.connection.scalars(sa.select(job_node.c.node).where(job_node.c.job == job_id))
     who = [(NODE, str(name)) for name in hosts] + ([(USER, row["owner"])] if row else [])
-    left = [allowed(ctx, *each, RUNS_AHEAD) - used(ctx, *each, RUNS_AHEAD) for each in who]
+    left = [
+        allowed(ctx, kind, name, RUNS_AHEAD) - used(ctx, kind, name, RUNS_AHEAD)
+        for kind, name in who
+    ]
     return max(0, int(min(left, default=0)))
 
 

@@ -365,7 +365,7 @@ def find_lost(ctx: RequestContext, most: int = 100) -> int:
     return len(rows)
 
 
-def may_see(ctx: RequestContext, row: Mapping[str, Any], owner: str) -> bool:
+def may_see(ctx: RequestContext, row: Mapping[str, Any] | sa.RowMapping, owner: str) -> bool:
     """Return whether the caller may see a run's details; all users may know that the run exists."""
     if ctx.caller.role is Role.ADMIN or owner == ctx.caller.name:
         return True

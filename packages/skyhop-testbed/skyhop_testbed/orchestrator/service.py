@@ -52,7 +52,8 @@ _LOG = logging.getLogger(__name__)
 _PIECE = 256 << 10
 _BEARER = "Bearer "
 _AGENTS_THREADS, _USERS_THREADS = 16, 8
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 _threads: ContextVar[Executor | None] = ContextVar("threads", default=None)
 """Threads for the request in progress; by default those of the event loop."""
 
@@ -199,7 +200,9 @@ class Service:
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
-                for order in await _in_thread(orders.due) or [None]:
+                due: list[api.Order | None] = [*await _in_thread(orders.due)]
+                # A line without an order is a heartbeat.
+                for order in due or [None]:
                     _LOG.debug("node %s: order %s", caller.name, order and order.kind)
                     yield order
                 await self._wait(changed, api.HEARTBEAT_S)

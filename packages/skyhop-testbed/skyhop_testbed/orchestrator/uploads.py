@@ -327,7 +327,7 @@ class Uploads:
         return self._directory / place_of(row, side)
 
 
-def place_of(row: Mapping[str, Any], side: str) -> PurePosixPath:
+def place_of(row: Mapping[str, Any] | sa.RowMapping, side: str) -> PurePosixPath:
     """Return the directory of a run's published files, relative to the directory of all runs.
 
     `row` has the run's id, job, client, server and time of creation.

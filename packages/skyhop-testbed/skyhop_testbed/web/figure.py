@@ -102,7 +102,7 @@ def _series(query: Query) -> tuple[str, bytes]:
 
     frame = _read(query, _SERIES)
     # The telemetry of a young node fills the axis.
-    begin_ns = max(query.from_ns, int(frame["time_ns"].min()))  # type: ignore[call-overload]
+    begin_ns = max(query.from_ns, int(frame["time_ns"].min()))  # type: ignore[arg-type]
     span_ns = query.to_ns - begin_ns
     step_ns = max(10**9, -(-span_ns // _BINS // 10**9) * 10**9)
     at = (pl.col("time_ns") - begin_ns) // step_ns * step_ns + begin_ns

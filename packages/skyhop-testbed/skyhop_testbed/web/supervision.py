@@ -29,8 +29,13 @@ _END_S = 10.0
 class Process(Protocol):
     """Part of `asyncio.subprocess.Process` that the supervision uses."""
 
-    pid: int
-    returncode: int | None
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Status of the ended process; `None` while it runs."""
 
     def terminate(self) -> None:
         """Ask the process to end (SIGTERM)."""

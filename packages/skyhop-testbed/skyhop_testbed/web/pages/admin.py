@@ -31,8 +31,14 @@ def show(request: PageRequest) -> Response:
         log = queries.audit_log(ctx, limit=10)
         told = alerts.listing(ctx, ended=True, limit=20)
         hooks = webhooks.listing(ctx)
-    values = {"counts": counts, "log": log, "alerts": told, "webhooks": hooks}
-    return request.render("admin.html", title="Administration", **values)
+    return request.render(
+        "admin.html",
+        title="Administration",
+        counts=counts,
+        log=log,
+        alerts=told,
+        webhooks=hooks,
+    )
 
 
 def users(request: PageRequest) -> Response:

@@ -146,7 +146,7 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fence:
-    """What a run's program reaches, and the ports on which it is reached.
+    """Addresses that a run's program reaches, and the ports on which it is reached.
 
     The default reaches the public Internet alone, and listens on nothing.
     """

@@ -146,7 +146,7 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fence:
-    """Rules on what a run's program reaches, and the ports on which it is reached.
+    """Addresses that a run's program reaches, and the ports on which it is reached.
 
     The default reaches the public Internet alone, and listens on nothing.
     """
@@ -186,8 +186,7 @@ class Fence:
         if self.listen:
             return []
         rules = self.parsed_rules()
-        never: tuple[Prefix, ...] = (*NOT_PUBLIC_4, *NOT_PUBLIC_6)
-        rules += [Rule(False, prefix) for prefix in never]
+        rules += [Rule(False, prefix) for prefix in (*NOT_PUBLIC_4, *NOT_PUBLIC_6)]
         return [rule.prefix for rule in _effective(rules) if not rule.allows]
 
     def reached(self) -> list[Prefix]:

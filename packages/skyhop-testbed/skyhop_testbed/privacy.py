@@ -2,7 +2,7 @@
 
 The terminal's throughput minus the traffic of runs is the owner's own traffic. Therefore the fields
 below are for the node's owner and for administrators alone, unless the owner's policy says
-`"share": ["traffic"]`. All other users see whether the scavenger is active, and no rate.
+`"share": ["traffic"]`. Other users see whether the scavenger is active, and no rate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reach of a job on a lent node, in a home of network namespaces."""
+"""Reach of a job on a lent node, and who reaches it, in a home of network namespaces."""
 
 from __future__ import annotations
 

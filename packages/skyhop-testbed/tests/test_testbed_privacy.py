@@ -209,7 +209,7 @@ def test_a_trigger_over_the_owners_traffic_is_the_owners(testbed: Local) -> None
 
 def test_fields_of_traffic_are_telemetry_fields() -> None:
     assert set(BY_NAME) >= OWNERS_TRAFFIC
-    # A developer who adds a field about rates decides whether it is the owner's.
+    # A new field about rates is either the owner's, or listed here.
     rates = {name for name, each in BY_NAME.items() if each.unit in {"bit/s", "byte/s"}}
     of_links_and_runs = {
         "exp_rx_rate_bytes", "exp_tx_rate_bytes", "downlink_capacity_bps", "uplink_capacity_bps",

@@ -93,7 +93,7 @@ class Assignment:
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
     fence: Fence = field(default_factory=Fence)
-    """Limits on what the program reaches, for the networks `internet` and `veth`."""
+    """Addresses that the program reaches, for the networks `internet` and `veth`."""
     kernel: KernelAccess | None = None
     signals: str | None = None
     """Directory of the socket on which the program reads signals."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from skyhop_testbed.fence import NOT_PUBLIC_4, NOT_PUBLIC_6, PUBLIC_6, Fence, Prefix, Rule
 
 _INSTRUCTION = struct.Struct("=HBBI")
-"""Layout of one instruction, `struct sock_filter` (linux/filter.h)."""
+"""Layout of one instruction: `struct sock_filter` (linux/filter.h)."""
 _LD_W, _LD_H, _LD_B = 0x20, 0x28, 0x30
 _AND, _JA, _JEQ, _JGT, _JGE, _JSET, _RET = 0x54, 0x05, 0x15, 0x25, 0x35, 0x45, 0x06
 _PASS, _DROP = 0, 2

@@ -95,7 +95,8 @@ class Link:
         self._troubles: set[str] = set()
         self._orders: Lines[api.Order] | None = None
         self.is_connected = False
-        """Whether the orchestrator reads compressed requests: it does if it sends differences."""
+        self._is_following_again = False
+        """Whether the agent itself has ended the last stream of orders."""
         self.wire = identity.open_wire()
         self._threads = [
             threading.Thread(target=self._follow, name="follow", daemon=True),
@@ -110,6 +111,7 @@ class Link:
 
     def follow_again(self) -> None:
         """End the stream of orders, and ask for it again at once."""
+        self._is_following_again = True
         self._again.set()
         if self._orders is not None:
             self._orders.cancel()
@@ -206,6 +208,7 @@ class Link:
             kind: ErrorKind | None = None
             began = self._clock.monotonic_s()
             try:
+                self._is_following_again = False
                 self._orders = self._open_orders()
                 for order in self._orders:
                     self._log_trouble("orders", None)
@@ -213,8 +216,8 @@ class Link:
                     backoff.clear()
                     self._dispatch(order)
             except ApiError as error:
-                kind = error.kind
-                if not self._stopped.is_set():
+                kind = None if self._is_following_again else error.kind
+                if not self._stopped.is_set() and not self._is_following_again:
                     self._log_trouble("orders", error)
             # A call that stayed open this long had reached the orchestrator, even if no order came.
             if self._clock.monotonic_s() - began > _CONTACT_S:

@@ -110,6 +110,10 @@ class Orders:
         except schedule.DivergedError as error:
             self._ask_for_whole(str(error))
             return
+        except InputError:
+            # The node may ask again, once the orchestrator has a schedule that it can follow.
+            self._needs_whole = False
+            raise
         order = schedule.StoredOrder(OrderKind.SCHEDULE_CHANGE, body, signature)
         if is_whole:
             self._needs_whole = False

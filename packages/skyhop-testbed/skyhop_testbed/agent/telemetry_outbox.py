@@ -39,7 +39,8 @@ class TelemetryOutbox:
         self._unsent: list[Sample] = []
         self._unstored: list[Sample] = []
         self._map: bytes | None = None
-        """Obstruction map that is neither stored nor reported yet."""
+        """Obstruction map that is not reported yet."""
+        self._unstored_map: bytes | None = None
         self._lock = threading.Lock()
         self._opened: Store | None = None
         node.store_telemetry = self.store
@@ -51,7 +52,7 @@ class TelemetryOutbox:
 
     def put_map(self, content: bytes) -> None:
         """Take the terminal's obstruction map; called by the terminal's thread."""
-        self._map = content
+        self._map = self._unstored_map = content
 
     def _store(self) -> Store:
         if self._opened is None:
@@ -69,13 +70,18 @@ class TelemetryOutbox:
 
     def store(self) -> None:
         """Write to the store on this node what is not there yet; called from any thread."""
+        self._store_samples()
+        with self._lock:
+            content, self._unstored_map = self._unstored_map, None
+            if content is not None:
+                self._node.guarded("map", lambda: self._store().write_map(self._node.name, content))
+
+    def _store_samples(self) -> None:
         with self._lock:
             samples, self._unstored = self._unstored, []
             try:
                 if samples:
                     self._store().append(self._node.name, samples)
-                if self._map is not None:
-                    self._store().write_map(self._node.name, self._map)
             except SkyhopError as error:
                 self._node.say(f"telemetry: {error}")
 
@@ -99,7 +105,7 @@ class TelemetryOutbox:
     def send_due(self) -> None:
         """Store the samples, and queue the reports, that are due."""
         if self._unstored and self._due.is_due("store", _STORED_EVERY_S):
-            self.store()
+            self._store_samples()
         # More reports than heartbeats would cost a request each.
         if self._unsent and self._due.is_due("telemetry", self._node.schedule.settings.heartbeat_s):
             self.send()

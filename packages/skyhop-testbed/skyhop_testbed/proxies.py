@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import (
+    getproxies_environment,
+    proxy_bypass_environment,  # type: ignore[attr-defined]
+)
 
 from skyhop.errors import InputError
 from skyhop_testbed.addresses import is_loopback

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from urllib.parse import urlsplit
-from urllib.request import (  # type: ignore[attr-defined]
+from urllib.request import (
     getproxies_environment,
-    proxy_bypass_environment,
+    proxy_bypass_environment,  # type: ignore[attr-defined]
 )
 
 from skyhop.errors import InputError

@@ -186,7 +186,8 @@ class Fence:
         if self.listen:
             return []
         rules = self.parsed_rules()
-        rules += [Rule(False, prefix) for prefix in (*NOT_PUBLIC_4, *NOT_PUBLIC_6)]
+        closed: list[Prefix] = [*NOT_PUBLIC_4, *NOT_PUBLIC_6]
+        rules += [Rule(False, prefix) for prefix in closed]
         return [rule.prefix for rule in _effective(rules) if not rule.allows]
 
     def reached(self) -> list[Prefix]:

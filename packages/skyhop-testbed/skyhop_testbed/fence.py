@@ -186,8 +186,8 @@ class Fence:
         if self.listen:
             return []
         rules = self.parsed_rules()
-        never: tuple[Prefix, ...] = (*NOT_PUBLIC_4, *NOT_PUBLIC_6)
-        rules += [Rule(False, prefix) for prefix in never]
+        closed: list[Prefix] = [*NOT_PUBLIC_4, *NOT_PUBLIC_6]
+        rules += [Rule(False, prefix) for prefix in closed]
         return [rule.prefix for rule in _effective(rules) if not rule.allows]
 
     def reached(self) -> list[Prefix]:

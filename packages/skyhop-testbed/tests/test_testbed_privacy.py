@@ -249,7 +249,7 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
     bed.orchestrator.close()
 
 
-_SHOWN = (TOLD, "918.27", "918.3", "Owner receives", "own traffic</", "What the terminal carries")
+_SHOWN = (TOLD, "918.27", "918.3", "Owner receives", "own traffic <small>", "What the terminal carries")
 """Forms of the owner's traffic on pages: as JSON, in Mbit/s, and its headings."""
 
 

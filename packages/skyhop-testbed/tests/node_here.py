@@ -395,7 +395,7 @@ class NodeHere:
         now = dt.datetime.fromtimestamp(self.clock.now_ns() / S_NS, dt.UTC)
         return Identity(
             node=NODE,
-            agents="localhost:1",
+            agents="127.0.0.1:1",
             key_pem=key,
             certificate_pem=authority.sign_node(NODE, request, now),
             authority_pem=authority.certificate_pem,

@@ -304,6 +304,11 @@ _OTHERS: list[tuple[Operation[Any, Any], Any, dict[str, ErrorKind | None]]] = [
         dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
     ),
     (
+        api.DROP_FILES,
+        lambda it: api.NamedRun(run=it.run),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+    ),
+    (
         api.MODIFY_JOB,
         lambda it: api.ModifyJob(job=it.job, toml=it.text),
         dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
@@ -376,7 +381,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
     others_job: tuple[_Others, dict[str, Testbed]],
 ) -> None:
     theirs, users = others_job
-    for name, ask, codes in _OTHERS[:5]:
+    for name, ask, codes in _OTHERS[:6]:
         for role in _ROLES:
             code = asked(users[role]._wire, name, ask(theirs))
             assert code is codes.get(role, _YES), (name, role, code)
@@ -385,7 +390,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
             rows = users[role]._call(name, ask(theirs))
             assert bool(rows) == (role in seen), (name, role, rows)
     # The changing operations: roles without permission first, then one with it.
-    for name, ask, codes in _OTHERS[5:]:
+    for name, ask, codes in _OTHERS[6:]:
         for role in _ROLES:
             if codes.get(role, _YES) is not _YES:
                 code = asked(users[role]._wire, name, ask(theirs))
@@ -399,7 +404,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
         if operation.roles == api.USERS
         and operation.request.model_fields.keys() & {"job", "run", "user"}
     }
-    tested = {operation.name for operation, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)}
+    tested = {operation.name for operation, *_ in (*_OTHERS[:4], *_OTHERS[6:], *_LISTS)}
     assert named == tested | {"TriggerLog"}
 
 

@@ -352,7 +352,8 @@ def test_an_upload_keeps_to_the_owners_rate(node: NodeHere) -> None:
     node.until(lambda: at.states(run)[-1:] == ["finishing"])
     begin_ns = node.clock.now_ns()
     node.until_settled(run)
-    assert 10 <= (node.clock.now_ns() - begin_ns) / S_NS <= 11.5
+    # 1 MB takes 10 s at 800 kbit/s, of which a part may be over when the state is seen.
+    assert 9 <= (node.clock.now_ns() - begin_ns) / S_NS <= 11.5
 
 
 def moves(node: NodeHere, tx_bytes: int) -> None:
@@ -418,6 +419,7 @@ def test_udp_that_a_node_cannot_count_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.setattr(deploying, "missing_for_groups", lambda: "BPF: it needs root")
     at, states = node.orchestrator, node.orchestrator.states
+    at.policy = {"networks": ["host"]}
     node.start()
 
     def settled(**run: Any) -> str:

@@ -26,12 +26,14 @@ from skyhop_testbed.agent.schedule import (
     read_change,
     read_schedule,
 )
-from skyhop_testbed.api import ApiError, ErrorKind, OrderKind
+from skyhop_testbed.api import Operation, OrderKind
 from skyhop_testbed.orchestrator import jobs, nodes, runs
 from skyhop_testbed.orchestrator.handlers import put_config
 from skyhop_testbed.orchestrator.node_orders import NodeOrders
+from skyhop_testbed.orchestrator.planning import OCCURRENCES_AHEAD
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop_testbed.orchestrator.schedules import Held
+from skyhop_testbed.protocol import Peer
 from skyhop_testbed.words import ENDED, Role
 
 A = Caller("a", Role.NODE)
@@ -131,7 +133,7 @@ def test_a_day_of_a_run_per_minute_costs_an_order_per_hour(at: LocalOrchestrator
     at.submit(job("m", MINUTELY, length='"30 s"'))
     node = Follower(at)
     (first,) = node.get()
-    assert len(node.schedule.runs) > 1440
+    assert len(node.schedule.runs) == OCCURRENCES_AHEAD
     # The form for nodes that read no differences, which was sent after each run.
     with at.orchestrator.reading(A) as ctx:
         whole = len(json.dumps(nodes.schedule(ctx, "a")[1]))
@@ -293,21 +295,26 @@ def test_a_node_that_reads_no_differences_gets_whole_schedules(at: LocalOrchestr
     (order,) = stream.due()
     assert (order.kind, order.packed) == (OrderKind.SCHEDULE, b"")
     schedule = read_schedule(at.orchestrator.authority.orders_key, "a", order.body, order.signature)
-    assert len(schedule.runs) == 2000
+    assert len(schedule.runs) == OCCURRENCES_AHEAD
     assert stream.due() == []
     at.submit(job("j", 'at = "2027-01-01T00:00:31Z"', length='"20 s"'))
     assert [order.kind for order in stream.due()] == [OrderKind.SCHEDULE]
 
 
-def test_an_agent_asks_an_older_orchestrator_again(tmp_path: Path) -> None:
-    """An orchestrator before differences refuses the field `digest`, which it does not know."""
-    asked: list[dict[str, Any]] = []
+def test_an_agent_learns_the_protocol_before_it_asks_for_orders(tmp_path: Path) -> None:
+    """An orchestrator of protocol 1 refuses the field `digest`, which `wire` leaves out then."""
+    asked: list[str] = []
 
     class Wire:
-        def stream(self, _operation: object, request: api.Follow) -> str:
-            asked.append(request.model_dump(exclude_unset=True))
-            if "digest" in asked[-1]:
-                raise ApiError(ErrorKind.INVALID, "digest: extra inputs are not permitted")
+        peer = Peer()
+
+        def call(self, operation: Operation[Any, Any], _request: object, _timeout_s: float) -> int:
+            asked.append(operation.name)
+            self.peer = Peer("0.2.0", 1, 2)
+            return 0
+
+        def stream(self, operation: Operation[Any, Any], request: api.Follow) -> str:
+            asked.append(f"{operation.name} {request.digest}")
             return "orders"
 
     class Identity:
@@ -323,11 +330,9 @@ def test_an_agent_asks_an_older_orchestrator_again(tmp_path: Path) -> None:
         say=lambda _: None,
         clock=ManualClock(),
     )
-    assert link._open_orders() == "orders"
-    assert asked == [{"revision": 7, "digest": "abc"}, {"revision": 7}]
-    assert not link._is_packing
-
-
+    for _ in range(2):
+        assert link._open_orders() == "orders"
+    assert asked == ["Report", "Follow abc", "Follow abc"]
 def test_stored_orders_lead_to_the_schedule(at: LocalOrchestrator, tmp_path: Path) -> None:
     at.submit(job("h", 'cron = "0 * * * *"', length='"30 s"'))
     node = Follower(at)

@@ -114,11 +114,13 @@ def _host(address: str) -> str:
 
 
 def _addresses_of(host: str) -> list[str]:
-    """Return the IP addresses of a host name, without zones.
+    """Return the IP addresses of a host name or address, without zones.
 
     Raises:
         OSError: the name cannot be resolved.
     """
+    with suppress(ValueError):
+        return [str(ipaddress.ip_address(host.partition("%")[0]))]
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return sorted({str(each[4][0]).partition("%")[0] for each in found})
 

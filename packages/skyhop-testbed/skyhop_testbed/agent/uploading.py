@@ -145,8 +145,9 @@ def _pieces(
     The manifest comes first, so that the orchestrator knows what follows.
     """
     with (directory / FILE).open("rb") as manifest:
-        if missing.manifest_offset < (directory / FILE).stat().st_size:
-            for offset, data in _read_from(manifest, missing.manifest_offset, piece_bytes):
+        size = os.fstat(manifest.fileno()).st_size
+        if missing.manifest_offset < size:
+            for offset, data in _read_from(manifest, missing.manifest_offset, piece_bytes, size):
                 yield MANIFEST, offset, data
         manifest.seek(0)
         programs = _programs_own(directory)
@@ -160,16 +161,15 @@ def _pieces(
 
 
 def _read_from(
-    stream: BinaryIO, offset: int, piece_bytes: int, size: int | None = None
+    stream: BinaryIO, offset: int, piece_bytes: int, size: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield pieces of a file with their offsets, at least one; with `size`, no more than it."""
+    """Yield pieces of a file of `size` bytes with their offsets, at least one."""
     stream.seek(offset)
     while True:
-        left = piece_bytes if size is None else min(piece_bytes, size - offset)
-        data = stream.read(left)
+        data = stream.read(min(piece_bytes, size - offset))
         yield offset, data
         offset += len(data)
-        if not data or (size is not None and offset >= size):
+        if not data or offset >= size:
             return
 
 

@@ -206,6 +206,7 @@ def test_a_run_that_its_server_learns_of_ends_for_the_server_too(at: LocalOrches
     schedule, _ = read_change(key, "s", order.content(), order.signature, Schedule())
     (name,) = schedule.runs
     at.pass_s(5 * HOUR_S)
+    assert stream.due() == []
     at.change("a", name, "skipped", "refused")
     (order,) = stream.due()
     schedule, _ = read_change(key, "s", order.content(), order.signature, schedule)

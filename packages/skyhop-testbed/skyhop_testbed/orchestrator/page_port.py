@@ -28,13 +28,11 @@ from skyhop_testbed.orchestrator.handlers import (
     call,
     note_refusal,
     target_of,
-    writing,
 )
 from skyhop_testbed.orchestrator.http import make_app, read_message
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
     DeniedError,
-    RequestContext,
 )
 from skyhop_testbed.store.tables import credential
 
@@ -133,6 +131,10 @@ class PagePort:
             return cast("A", True)
         if operation is LOG_OUT:
             return cast("A", self._log_out(caller, secret))
+        if isinstance(request, OwnToken):
+            return cast("A", self._make_token(caller, request))
+        if isinstance(request, OwnCredential):
+            return cast("A", self._revoke(caller, request))
         try:
             access.check_role(operation, caller)
             return call(self._orchestrator, operation, caller, request)
@@ -162,22 +164,21 @@ class PagePort:
             ctx.audit("Logout", "page")
             return ended
 
+    def _make_token(self, caller: Caller, request: OwnToken) -> str:
+        """Return the secret of a new token of the caller."""
+        with self._orchestrator.writing(caller) as ctx:
+            secret = accounts.issue(
+                ctx,
+                accounts.TOKEN,
+                of_user=caller.name,
+                expires_ns=request.expires_ns or None,
+                label=request.label,
+            )
+            ctx.audit("IssueToken", caller.name)
+            return secret
 
-@writing(OWN_TOKEN)
-def _own_token(_: Orchestrator, ctx: RequestContext, request: OwnToken) -> str:
-    secret = accounts.issue(
-        ctx,
-        accounts.TOKEN,
-        of_user=ctx.caller.name,
-        expires_ns=request.expires_ns or None,
-        label=request.label,
-    )
-    ctx.audit("IssueToken", ctx.caller.name)
-    return secret
-
-
-@writing(REVOKE_OWN)
-def _revoke_own(_: Orchestrator, ctx: RequestContext, request: OwnCredential) -> int:
-    count = accounts.revoke(ctx, ctx.caller.name, request.id)
-    ctx.audit("RevokeToken", ctx.caller.name)
-    return count
+    def _revoke(self, caller: Caller, request: OwnCredential) -> int:
+        with self._orchestrator.writing(caller) as ctx:
+            count = accounts.revoke(ctx, caller.name, request.id)
+            ctx.audit("RevokeToken", caller.name)
+            return count

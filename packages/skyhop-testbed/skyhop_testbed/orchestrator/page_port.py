@@ -126,15 +126,9 @@ class PagePort:
         if isinstance(request, LogIn):
             return cast("A", self._log_in(request.token))
         caller = self._orchestrator.caller_of_token(secret, accounts.SESSION)
-        if operation is NOTE_USE:
-            # The authentication of this call has noted the use.
-            return cast("A", True)
-        if operation is LOG_OUT:
-            return cast("A", self._log_out(caller, secret))
-        if isinstance(request, OwnToken):
-            return cast("A", self._make_token(caller, request))
-        if isinstance(request, OwnCredential):
-            return cast("A", self._revoke(caller, request))
+        own = self._of_account(operation, caller, secret, request)
+        if own is not None:
+            return cast("A", own)
         try:
             access.check_role(operation, caller)
             return call(self._orchestrator, operation, caller, request)
@@ -142,6 +136,19 @@ class PagePort:
             target = target_of(dict(request))
             note_refusal(self._orchestrator, operation, caller, target, error)
             raise
+
+    def _of_account(
+        self, operation: Operation[Any, Any], caller: Caller, secret: str, request: Request
+    ) -> object:
+        """Perform an operation on the caller's own credentials; return None for another one."""
+        if operation is LOG_OUT:
+            return self._log_out(caller, secret)
+        if isinstance(request, OwnToken):
+            return self._make_token(caller, request)
+        if isinstance(request, OwnCredential):
+            return self._revoke(caller, request)
+        # For NOTE_USE, the authentication of the call has noted the use.
+        return True if operation is NOTE_USE else None
 
     def _log_in(self, token: str) -> str:
         """Return the secret of a new session of a token's user."""

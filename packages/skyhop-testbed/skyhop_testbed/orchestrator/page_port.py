@@ -29,13 +29,11 @@ from skyhop_testbed.orchestrator.handlers import (
     call,
     note_refusal,
     target_of,
-    writing,
 )
 from skyhop_testbed.orchestrator.http import make_app, read_message
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
     DeniedError,
-    RequestContext,
 )
 from skyhop_testbed.store.tables import credential
 
@@ -132,11 +130,9 @@ class PagePort:
         if isinstance(request, LogIn):
             return cast("A", self._log_in(request.token))
         caller = self._orchestrator.caller_of_token(secret, accounts.SESSION)
-        if operation is NOTE_USE:
-            # The authentication of this call has noted the use.
-            return cast("A", True)
-        if operation is LOG_OUT:
-            return cast("A", self._log_out(caller, secret))
+        own = self._of_account(operation, caller, secret, request)
+        if own is not None:
+            return cast("A", own)
         try:
             access.check_role(operation, caller)
             return call(self._orchestrator, operation, caller, request)
@@ -144,6 +140,19 @@ class PagePort:
             target = target_of(dict(request))
             note_refusal(self._orchestrator, operation, caller, target, error)
             raise
+
+    def _of_account(
+        self, operation: Operation[Any, Any], caller: Caller, secret: str, request: Request
+    ) -> object:
+        """Perform an operation on the caller's own credentials; return None for another one."""
+        if operation is LOG_OUT:
+            return self._log_out(caller, secret)
+        if isinstance(request, OwnToken):
+            return self._make_token(caller, request)
+        if isinstance(request, OwnCredential):
+            return self._revoke(caller, request)
+        # For NOTE_USE, the authentication of the call has noted the use.
+        return True if operation is NOTE_USE else None
 
     def _log_in(self, token: str) -> str:
         """Return the secret of a new session of a token's user."""
@@ -166,22 +175,21 @@ class PagePort:
             ctx.audit("Logout", "page")
             return ended
 
+    def _make_token(self, caller: Caller, request: OwnToken) -> str:
+        """Return the secret of a new token of the caller."""
+        with self._orchestrator.writing(caller) as ctx:
+            secret = accounts.issue(
+                ctx,
+                accounts.TOKEN,
+                of_user=caller.name,
+                expires_ns=request.expires_ns or None,
+                label=request.label,
+            )
+            ctx.audit("IssueToken", caller.name)
+            return secret
 
-@writing(OWN_TOKEN)
-def _own_token(_: Orchestrator, ctx: RequestContext, request: OwnToken) -> str:
-    secret = accounts.issue(
-        ctx,
-        accounts.TOKEN,
-        of_user=ctx.caller.name,
-        expires_ns=request.expires_ns or None,
-        label=request.label,
-    )
-    ctx.audit("IssueToken", ctx.caller.name)
-    return secret
-
-
-@writing(REVOKE_OWN)
-def _revoke_own(_: Orchestrator, ctx: RequestContext, request: OwnCredential) -> int:
-    count = accounts.revoke(ctx, ctx.caller.name, request.id)
-    ctx.audit("RevokeToken", ctx.caller.name)
-    return count
+    def _revoke(self, caller: Caller, request: OwnCredential) -> int:
+        with self._orchestrator.writing(caller) as ctx:
+            count = accounts.revoke(ctx, caller.name, request.id)
+            ctx.audit("RevokeToken", caller.name)
+            return count

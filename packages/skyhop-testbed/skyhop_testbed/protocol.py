@@ -61,7 +61,7 @@ class Peer:
         lowest, _, highest = headers.get(PROTOCOL_HEADER, "").partition("-")
         numbers = [int(each) if _NUMBER.fullmatch(each) else 1 for each in (lowest, highest)]
         version, trust = (headers.get(key, "") for key in (VERSION_HEADER, TRUST_HEADER))
-        return cls(version[:_LONGEST], *sorted(numbers), trust[:_LONGEST])
+        return cls(version[:_LONGEST], min(numbers), max(numbers), trust[:_LONGEST])
 
     @property
     def side_to_upgrade(self) -> str:

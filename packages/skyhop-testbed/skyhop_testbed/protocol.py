@@ -65,7 +65,11 @@ class Peer:
         numbers = [int(each) if _NUMBER.fullmatch(each) else 1 for each in (lowest, highest)]
         least, most = sorted(numbers)
         version, trust = (headers.get(key, "") for key in (VERSION_HEADER, TRUST_HEADER))
+<<<<<<< HEAD
         return cls(version[:_LONGEST], least, most, trust[:_LONGEST])
+=======
+        return cls(version[:_LONGEST], min(numbers), max(numbers), trust[:_LONGEST])
+>>>>>>> year
 
     @property
     def side_to_upgrade(self) -> str:

@@ -187,6 +187,8 @@ def reschedule(request: PageRequest) -> Response:
 def log(request: PageRequest) -> Response:
     """Show the last 400 kB of a file as text."""
     found, name = _stored(request)
+    # A file that has been deleted has no page.
+    found.open().close()
     text = _tail(found, _LOG_BYTES)
     return request.render(
         "log.html",

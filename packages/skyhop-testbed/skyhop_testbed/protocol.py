@@ -63,13 +63,8 @@ class Peer:
         """Return the peer that headers describe; they may be absent or damaged."""
         lowest, _, highest = headers.get(PROTOCOL_HEADER, "").partition("-")
         numbers = [int(each) if _NUMBER.fullmatch(each) else 1 for each in (lowest, highest)]
-        least, most = sorted(numbers)
         version, trust = (headers.get(key, "") for key in (VERSION_HEADER, TRUST_HEADER))
-<<<<<<< HEAD
-        return cls(version[:_LONGEST], least, most, trust[:_LONGEST])
-=======
         return cls(version[:_LONGEST], min(numbers), max(numbers), trust[:_LONGEST])
->>>>>>> year
 
     @property
     def side_to_upgrade(self) -> str:

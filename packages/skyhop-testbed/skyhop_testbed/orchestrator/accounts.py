@@ -301,8 +301,8 @@ def take_approval(ctx: RequestContext, of_node: str, digest: bytes) -> bool:
     return False
 
 
-def approve(ctx: RequestContext, of_node: str) -> None:
-    """Approve the request of a node whose certificate has expired.
+def approve(ctx: RequestContext, of_node: str) -> str:
+    """Approve the request of a node whose certificate has expired; return the node's name.
 
     Raises:
         NotFoundError: the node has not asked.
@@ -311,6 +311,7 @@ def approve(ctx: RequestContext, of_node: str) -> None:
     valid = mine & (credential.c.expires_ns > ctx.now_ns)
     if not ctx.execute(sa.update(credential).where(valid).values(label=APPROVED)):
         raise NotFoundError(f"{of_node[:80]} has not asked for a new certificate")
+    return of_node
 
 
 def waiting_nodes(ctx: RequestContext) -> set[str]:

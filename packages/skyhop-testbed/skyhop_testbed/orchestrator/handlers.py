@@ -159,8 +159,11 @@ def authority_status(of: Orchestrator, ctx: RequestContext) -> api.AuthorityStat
     """Return the authorities that nodes and users trust, and the nodes that lack the newest."""
     signing, former = of.authority.signing, of.authority.former
     behind = accounts.nodes_behind(ctx, signing.name, FIRST_NAME)
-    infos = [None if each is None else _authority_info(each) for each in (signing, former)]
-    return api.AuthorityStatus(signing=infos[0], former=infos[1], nodes_behind=behind)
+    return api.AuthorityStatus(
+        signing=_authority_info(signing),
+        former=None if former is None else _authority_info(former),
+        nodes_behind=behind,
+    )
 
 
 def _authority_info(generation: Generation) -> api.AuthorityInfo:
@@ -407,5 +410,5 @@ writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
 writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
 reading(api.AUTHORITY)(lambda of, ctx, _: authority_status(of, ctx))
 reading(api.TRUST)(lambda of, _, __: api.Trust(authority_pem=of.authority.certificate_pem))
-writing(api.APPROVE)(lambda _, ctx, a: accounts.approve(ctx, a.node) or a.node)
+writing(api.APPROVE)(lambda _, ctx, a: accounts.approve(ctx, a.node))
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))

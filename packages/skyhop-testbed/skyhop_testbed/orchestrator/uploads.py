@@ -324,10 +324,10 @@ class Uploads:
         return self._incoming_of_all / run / side
 
     def _directory_of(self, row: sa.RowMapping, side: str) -> Path:
-        return self._directory / place_of(row, side)
+        return self._directory / place_of(dict(row), side)
 
 
-def place_of(row: Mapping[str, Any] | sa.RowMapping, side: str) -> PurePosixPath:
+def place_of(row: Mapping[Any, Any], side: str) -> PurePosixPath:
     """Return the directory of a run's published files, relative to the directory of all runs.
 
     `row` has the run's id, job, client, server and time of creation.

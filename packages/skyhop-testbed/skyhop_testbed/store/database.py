@@ -207,15 +207,17 @@ def _allow_giving_back(engine: Engine, file: Path) -> None:
 def _configure(connection: Any, _record: object) -> None:
     # sqlite3 would begin a transaction only at the first change; `_begin` begins it earlier.
     connection.isolation_level = None
-    for pragma in (
-        # It has to come first: the mode of an existing file changes only by `VACUUM`.
-        f"auto_vacuum = {_INCREMENTAL}",
+    pragmas = [
+        f"busy_timeout = {_BUSY_MS}",
         "journal_mode = WAL",
         f"journal_size_limit = {_LARGEST_WAL_BYTES}",
         "foreign_keys = ON",
-        f"busy_timeout = {_BUSY_MS}",
         "synchronous = FULL",
-    ):
+    ]
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Only a file without tables takes the mode, and it would wait for a writer of another file.
+        pragmas.insert(1, f"auto_vacuum = {_INCREMENTAL}")
+    for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}")
 
 

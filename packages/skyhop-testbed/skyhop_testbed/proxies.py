@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from urllib.parse import urlsplit
-from urllib.request import (
-    getproxies_environment,
-    proxy_bypass_environment,  # type: ignore[attr-defined]
-)
 
 from skyhop.errors import InputError
 from skyhop_testbed.addresses import is_loopback
@@ -20,6 +16,11 @@ def environment_proxy(address: str) -> str | None:
     Raises:
         InputError: the proxy is not an HTTP proxy.
     """
+    from urllib.request import (
+        getproxies_environment,
+        proxy_bypass_environment,  # type: ignore[attr-defined]
+    )
+
     named = getproxies_environment()
     found = named.get("https") or named.get("all")
     if not found or is_loopback(address) or proxy_bypass_environment(address):

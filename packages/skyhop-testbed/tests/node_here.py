@@ -27,7 +27,8 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop.telemetry import tidying
 from skyhop.version import __version__
 from skyhop_testbed import api
-from skyhop_testbed.agent import deploying, own_traffic, running, uploading
+from skyhop_testbed.agent import deploying, own_traffic, reach, running, uploading
+from skyhop_testbed.agent.host_networks import HostNetworks
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.service import Agent, Options
 from skyhop_testbed.agent.settings import Settings
@@ -420,6 +421,7 @@ class NodeHere:
         patch.setattr(execution, "ProcessSockets", lambda: types.SimpleNamespace(read=_no_traffic))
         patch.setattr(execution.cgroup_traffic, "CountedGroup", _no_group)
         patch.setattr(deploying, "missing_for_groups", lambda: None)
+        patch.setattr(reach, "read_host_networks", HostNetworks)
         patch.setattr(own_traffic, "TcpTable", lambda: self.sockets)
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)
         patch.setattr(tidying, "tidy_in_subprocess", lambda _directory: None)

@@ -419,7 +419,7 @@ def test_udp_that_a_node_cannot_count_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.setattr(deploying, "missing_for_groups", lambda: "BPF: it needs root")
     at, states = node.orchestrator, node.orchestrator.states
-    at.policy = {"networks": ["host"]}
+    at.policy = {"networks": ["host", "none"]}
     node.start()
 
     def settled(**run: Any) -> str:
@@ -434,7 +434,7 @@ def test_udp_that_a_node_cannot_count_is_refused_in_a_sentence(
     assert 'transport = "tcp"' in text
     assert settled(transport="tcp") == "complete"
     assert settled(network="none") == "complete"
-    at.policy = {"uncounted_udp": True}
+    at.policy = {"networks": ["host"], "uncounted_udp": True}
     at.publish()
     node.clock.advance(2)
     assert settled() == "complete"

@@ -141,6 +141,14 @@ _ASKED: dict[str, list[Ask]] = {
     ],
     "TriggerLog": [lambda _: api.TriggerLog(node="home"), lambda _: api.TriggerLog()],
     "GetProfile": [lambda _: api.Nothing()],
+    "Trust": [lambda _: api.Nothing()],
+    "ListAlerts": [lambda _: api.ListAlerts(all=True)],
+    "GetQuotas": [
+        lambda _: api.Quotas(kind="node", name="home"),
+        lambda _: api.Quotas(kind="user", name="ann"),
+    ],
+    "ListFiles": [lambda it: api.ListFiles(run=it.run)],
+    "DropFiles": [lambda it: api.NamedRun(run=it.run)],
     "PutProfile": [lambda _: api.PutProfile(full_name="Cem")],
 }
 """Requests of each operation for users."""

@@ -334,6 +334,8 @@ def test_an_agent_learns_the_protocol_before_it_asks_for_orders(tmp_path: Path) 
     for _ in range(2):
         assert link._open_orders() == "orders"
     assert asked == ["Report", "Follow abc", "Follow abc"]
+
+
 def test_stored_orders_lead_to_the_schedule(at: LocalOrchestrator, tmp_path: Path) -> None:
     at.submit(job("h", 'cron = "0 * * * *"', length='"30 s"'))
     node = Follower(at)

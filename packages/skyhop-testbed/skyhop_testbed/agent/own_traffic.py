@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyhop_testbed.addresses import host_of, ip_addresses
 from skyhop_testbed.executor.cgroup_traffic import GroupCounters
 from skyhop_testbed.executor.result import Result
 from skyhop_testbed.executor.sandbox import descendant_pids
@@ -216,12 +216,9 @@ def _of_other_namespace(pids: Iterable[int]) -> Traffic:
 
 def _addresses(dish: str | None) -> frozenset[IpAddress]:
     """Return the IP addresses of the terminal."""
-    host = "" if dish is None else dish.rpartition(":")[0].strip("[]") or dish
-    with suppress(ValueError):
-        return frozenset({ipaddress.ip_address(host)})
     with suppress(OSError):
-        found = socket.getaddrinfo(host, None) if host else []
-        return frozenset(ipaddress.ip_address(each[4][0]) for each in found)
+        found = ip_addresses(host_of(dish)) if dish else []
+        return frozenset(ipaddress.ip_address(each) for each in found)
     return frozenset()
 
 

@@ -7,11 +7,11 @@ orchestrator's addresses stay closed, except for the port of a job's server ther
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from skyhop_testbed.addresses import host_of, ip_addresses
 from skyhop_testbed.agent.host_networks import HostNetworks, read_host_networks
 from skyhop_testbed.fence import PRIVATE, Fence, Place, Prefix, parse_target, target_text
 
@@ -38,13 +38,13 @@ class Reach:
         orchestrator: Iterable[str],
         say: Callable[[str], None],
         *,
-        networks: Callable[[], HostNetworks] = read_host_networks,
+        networks: Callable[[], HostNetworks] | None = None,
         resolve: Callable[[str], list[str]] | None = None,
     ) -> None:
-        self._dish = [DISH, *([] if dish is None else [_host(dish)])]
-        self._orchestrator = sorted({_host(address) for address in orchestrator})
-        self._say, self._networks = say, networks
-        self._resolve = resolve or _addresses_of
+        self._dish = [DISH, *([] if dish is None else [host_of(dish)])]
+        self._orchestrator = sorted({host_of(address) for address in orchestrator})
+        self._say, self._networks = say, networks or read_host_networks
+        self._resolve = resolve or ip_addresses
         self._known: dict[str, list[str]] = {}
         """Last known addresses of host names: a link may be down when a run begins."""
 
@@ -104,25 +104,6 @@ class Reach:
 
 def _rules(prefixes: Iterable[Prefix], *, allows: bool) -> list[str]:
     return [f"{'allow' if allows else 'deny'} {target_text(prefix)}" for prefix in prefixes]
-
-
-def _host(address: str) -> str:
-    """Return the host of an address such as "example.org:7401", "[2001:db8::1]:7401" or "::1"."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0]
-    return address.partition(":")[0] if address.count(":") == 1 else address
-
-
-def _addresses_of(host: str) -> list[str]:
-    """Return the IP addresses of a host name or address, without zones.
-
-    Raises:
-        OSError: the name cannot be resolved.
-    """
-    with suppress(ValueError):
-        return [str(ipaddress.ip_address(host.partition("%")[0]))]
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return sorted({str(each[4][0]).partition("%")[0] for each in found})
 
 
 def _resolvers() -> list[Prefix]:

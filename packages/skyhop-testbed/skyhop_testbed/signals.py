@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from skyhop.data.near_names import did_you_mean
 from skyhop.telemetry.fields import BY_NAME, FIELDS, Origin
+from skyhop_testbed.privacy import OWNERS_TRAFFIC
 
 DIRECTORY = "/run/skyhop-signal"
 """Mount point of the socket's directory inside a run."""
@@ -25,20 +26,12 @@ USUAL_PATH = "/run/skyhop-signal.sock"
 MOST_CONDITIONS = 8
 """Upper limit on the conditions of one run."""
 
-OWNERS_FIELDS = frozenset(
-    {
-        "user_rx_bps",
-        "user_tx_bps",
-        "host_rx_bps",
-        "host_tx_bps",
-        "downlink_throughput_bps",
-        "uplink_throughput_bps",
-    }
-)
-"""Fields that contain the traffic of the node's owner, alone or together with that of runs."""
+PREDICTED_FIELDS = tuple(field.name for field in FIELDS if field.origin is Origin.MODEL)
+OWNERS_FIELDS = OWNERS_TRAFFIC - {*PREDICTED_FIELDS}
+"""Fields that contain the traffic of the node's owner, alone or together with that of runs. A
+predicted throughput, to which programs adapt, is a signal of its own (`prediction`)."""
 POSITION_FIELDS = frozenset({"sat_dist_min", "sat_dist_mean", "sat_dist_max", "serving_elevation"})
 """Fields that reveal an exact position, unless it is rounded before they are computed."""
-PREDICTED_FIELDS = tuple(field.name for field in FIELDS if field.origin is Origin.MODEL)
 FIELDS_OF_RUNS = tuple(
     field.name
     for field in FIELDS

@@ -39,6 +39,7 @@ from skyhop_testbed.keys import fingerprint, make_request
 from skyhop_testbed.orchestrator import accounts, nodes, runs, uploads
 from skyhop_testbed.orchestrator.authority import issued_ns
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, UnknownCallerError
+from skyhop_testbed.orchestrator.watch import LAST_BACKUP
 from skyhop_testbed.states import NEXT, Change, fold
 from skyhop_testbed.words import ENDED, Role, State
 
@@ -92,7 +93,7 @@ def content(directory: Path) -> dict[str, bytes]:
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
         if path.is_file()
-        and not path.name.startswith(("testbed.sqlite", FILE))
+        and not path.name.startswith(("testbed.sqlite", FILE, LAST_BACKUP))
         and path.parent.name != "incoming"
     }
 

@@ -25,7 +25,7 @@ class Room:
     def __init__(self, node: Node, runs: LocalRuns) -> None:
         self._node, self._runs = node, runs
         self._sizes: dict[str, int] = {}
-        """Sizes of the directories of runs with no work left, by key."""
+        """Sizes of the directories of runs with no work left, by key; 0 if they are deleted."""
 
     @property
     def most_bytes_of_run(self) -> int:
@@ -52,6 +52,8 @@ class Room:
         if full is not None:
             return full
         most, needed = self._node.policy.results_bytes, self.most_bytes_of_run + promised
+        if self._most_used_bytes() + needed <= most:
+            return None
         while self.used_bytes() + needed > most:
             if not self._delete_oldest():
                 return (
@@ -64,16 +66,30 @@ class Room:
         """Return the bytes that runs take or may still write."""
         return sum(self._taken(each) for each in [*self._runs])
 
+    def _most_used_bytes(self) -> int:
+        """Return an upper bound of `used_bytes`.
+
+        It looks at directories of runs with work left only: a node may have ten thousand others.
+        """
+        known = self._sizes
+        if len(known) > 2 * len([*self._runs]):
+            keys = {each.key for each in self._runs}
+            self._sizes = known = {key: size for key, size in known.items() if key in keys}
+        return sum(
+            known[each.key] if each.settled_ns and each.key in known else self._taken(each)
+            for each in [*self._runs]
+        )
+
     def _taken(self, local_run: LocalRun) -> int:
         if local_run.state in _WRITING:
             return self.most_bytes_of_run
         directory = local_run.directory(self._node.runs)
         if not directory.exists():
-            self._sizes.pop(local_run.key, None)
+            self._sizes[local_run.key] = 0
             return 0
         if not local_run.settled_ns:
             return size_of(directory)[0]
-        if local_run.key not in self._sizes:
+        if not self._sizes.get(local_run.key):
             self._sizes[local_run.key] = size_of(directory)[0]
         return self._sizes[local_run.key]
 

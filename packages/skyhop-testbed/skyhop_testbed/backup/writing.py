@@ -30,6 +30,8 @@ from skyhop_testbed.backup.places import (
     read_backup,
     sync_directory,
 )
+from skyhop_testbed.orchestrator.bucket import FILE as BUCKET_FILE
+from skyhop_testbed.orchestrator.watch import LAST_BACKUP
 
 _ROUNDS = 5
 """Upper limit on copies of the database, of which each later one is for files stored meanwhile."""
@@ -112,6 +114,7 @@ def _write(state: Path, place: Path, scratch: Path, now_ns: int, since: Path | N
     read_backup(unfinished)
     unfinished.rename(place)
     sync_directory(place.parent)
+    (state / LAST_BACKUP).touch(mode=0o600)
     return Made(manifest, copier.linked)
 
 
@@ -204,8 +207,7 @@ def _names(state: Path) -> Iterator[str]:
     A journal of telemetry comes before its day's file: a journal that is folded meanwhile is then
     in the day's file, which is listed afterwards.
     """
-    if (state / _CREDENTIAL).is_file():
-        yield _CREDENTIAL
+    yield from (name for name in (_CREDENTIAL, BUCKET_FILE) if (state / name).is_file())
     for part in ("objects", "runs"):
         yield from _below(state, part)
     yield from _below(state, "telemetry", lambda name: name.endswith(".jsonl"))

@@ -17,7 +17,7 @@ from waiting import wait_for
 pytestmark = pytest.mark.integration
 
 _TRY = """
-import json, socket, struct, sys
+import json, socket, struct, sys, time
 targets = %r
 def tcp(host, port, device=None):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -52,6 +52,8 @@ for host, port in (("239.255.255.250", 1900), ("255.255.255.255", 8080), ("224.0
     udp(host, port, source=source)
 for _ in range(100):
     udp("198.51.100.7", 8080, size=1000)
+    # A burst would overflow buffers of the network, which may lose datagrams.
+    time.sleep(0.003)
 print(json.dumps(found))
 """
 NEAR = [

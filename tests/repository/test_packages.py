@@ -188,7 +188,7 @@ def test_by_default_every_service_listens_on_this_machine_alone() -> None:
     found = {
         f"{words} --{option.name}": option.default
         for words, option in _options(typer.main.get_command(commands.complete_app()))
-        if option.metavar == "HOST:PORT" and option.default is not None
+        if option.metavar == "HOST:PORT" and option.default
     }
     assert {"skyhop testbed serve --users", "skyhop dish serve --listen"} <= {*found}
     assert [name for name, address in found.items() if not is_loopback(address)] == []

@@ -1,8 +1,10 @@
-"""Addresses on which a service listens, as options give them."""
+"""Addresses of options: those on which a service listens, and those of a host."""
 
 from __future__ import annotations
 
 import ipaddress
+import socket
+from contextlib import suppress
 
 from skyhop.errors import InputError
 
@@ -27,6 +29,25 @@ def listening_address(option: str, text: str) -> tuple[str, int]:
             "with port 0 for any free port"
         )
     return host.strip("[]"), int(port)
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address such as "example.org:7401", "[2001:db8::1]:7401" or "::1"."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
+def ip_addresses(host: str) -> list[str]:
+    """Return the IP addresses of a host name or address, sorted and without zones.
+
+    Raises:
+        OSError: the name cannot be resolved.
+    """
+    with suppress(ValueError):
+        return [str(ipaddress.ip_address(host.partition("%")[0]))]
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return sorted({str(each[4][0]).partition("%")[0] for each in found})
 
 
 def is_loopback(address: str) -> bool:

@@ -16,6 +16,7 @@ import base64
 import binascii
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -37,13 +38,20 @@ from pydantic_core import from_json
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.job import Job
+from skyhop_testbed.manifests import MOST_FILES
+from skyhop_testbed.protocol import since
 from skyhop_testbed.words import JobKind, Reason, Role, ScavengerMode, Side, State
 
 LARGEST_REQUEST = 64 << 20
 LARGEST_PIECE = 1 << 20
 """Upper limits in bytes on a request's JSON, and on a piece of an upload."""
+PACKING = "deflate"
+"""Content encoding of compressed requests, which the orchestrator reads: zlib."""
 HEARTBEAT_S = 20.0
 """Longest time in s between two lines of a stream."""
+_PACK_LEVEL, _PACKED_SHARE = 6, 0.7
+"""Level of zlib; share of a body's length above which the body is sent as it is, as base64 adds a
+third."""
 
 
 def _decoded(value: object) -> object:
@@ -316,10 +324,31 @@ class PutNode(Request):
     longitude_deg: float | None = None
 
 
+class Quotas(Request):
+    """Quotas of a "user" or a "node"."""
+
+    kind: str
+    name: str
+
+
+class PutQuotas(Request):
+    """New quotas of one user or node; `null` restores the testbed's setting."""
+
+    kind: str
+    name: str
+    values: dict[str, float | None]
+
+
 class PutConfig(Request):
     """Settings of the testbed to change."""
 
     values: Document
+
+
+class Retire(Request):
+    """Whether to retire the former authority although nodes have no certificate of the new one."""
+
+    force: bool = False
 
 
 class ListAudit(Request):
@@ -328,6 +357,27 @@ class ListAudit(Request):
     from_ns: Int64 = 0
     to_ns: Int64 = 0
     limit: Int64 = 0
+
+
+class ListAlerts(Request):
+    """Filter of the list of alerts: with `all`, also those that are over; `limit` 0 for 200."""
+
+    all: bool = False
+    limit: Int64 = 0
+
+
+class PutWebhook(Request):
+    """Webhook to create or change: address, and the secret that its receiver checks."""
+
+    name: str
+    url: str
+    secret: str = ""
+
+
+class NamedWebhook(Request):
+    """Name of a webhook."""
+
+    name: str
 
 
 # --- requests of nodes ---
@@ -340,6 +390,15 @@ class Enrol(NamedNode):
     csr_pem: bytes
 
 
+class Reenrol(NamedNode):
+    """Request of a node whose certificate has expired, signed by that certificate's key."""
+
+    certificate_pem: bytes
+    csr_pem: bytes
+    signature: Base64
+    """`keys.sign_request` of the signing request."""
+
+
 class Renew(Request):
     """Signing request for a node's next certificate, PEM."""
 
@@ -347,9 +406,14 @@ class Renew(Request):
 
 
 class Follow(Request):
-    """Revision of the schedule that the node has."""
+    """Revision of the schedule that the node has.
+
+    A node that reads differences also sends the digest of its schedule (`differences.digest`), or
+    "" to ask for the whole schedule. A node that sends no digest gets whole schedules only.
+    """
 
     revision: Int64 = 0
+    digest: Annotated[str | None, Field(json_schema_extra=since(2))] = None
 
 
 class Claim(NamedRun):
@@ -387,6 +451,16 @@ class RunSide(NamedRun):
     """Side of a run whose files a node uploads."""
 
     side: str
+
+
+class ListFiles(NamedRun):
+    """Run whose files are listed, in the order of their sides and names."""
+
+    after_side: str = ""
+    after_name: str = ""
+    """Side and name of the file after which the list begins."""
+    limit: Int64 = 0
+    """Upper limit on files; 0 for 1,000."""
 
 
 class Piece(Message):
@@ -523,6 +597,10 @@ class RunDocument(RunInfo):
 
     events: list[RunEvent]
     files: list[RunFile]
+    """First files in the order of their sides and names, and the program's output."""
+    file_count: int | None = None
+    """Number of all files; `ListFiles` has those that are not in `files`."""
+    file_bytes: int | None = None
     spec: Spec
 
 
@@ -542,6 +620,15 @@ class NodeInfo(Message):
     serves: bool
     health: Document
     clock_off_ms: float | None
+    alerts: list[str] = []
+    """Kinds of the node's alerts that are not over."""
+    version: str = ""
+    """Version of skyhop that the agent runs; "" if it has never connected."""
+    upgrade: str = ""
+    """Side that must be upgraded, and to what; "" if agent and orchestrator understand each other.
+    """
+    is_waiting: bool = False
+    """Whether the node's certificate has expired and it asks an administrator for another."""
 
 
 class NodeDocument(NodeInfo):
@@ -599,20 +686,72 @@ class Settings:
     reschedule_after_s: float = 1800.0
     """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
     """
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = 30.0
     missed_heartbeats: int | float = 3
     """Number of missed heartbeats after which a node counts as offline."""
     active_s: float = 600.0
     """Time since a node's last report up to which the node is listed as active."""
     lost_after_s: float = 600.0
     """Time after which a run is lost: both its end and its last event are longer ago."""
+    horizon_s: float = 86_400.0
+    """Time ahead for which nodes know their runs: they go on so long without the orchestrator."""
     late_s: float = 60.0
     """Delay after its planned start up to which a run may begin; later it is skipped."""
     telemetry_retention_s: float = 400 * 86_400.0
+    run_retention_s: float = 400 * 86_400.0
+    """Time for which an ended run, its events and its job are kept; a run with files stays longer.
+    """
+    log_retention_s: float = 400 * 86_400.0
+    """Time for which lines of the audit log, evaluations of triggers and preemptions are kept."""
+    free_floor_bytes: float = 500e6
+    """Free space on the disk of the state directory below which jobs and uploads are refused."""
+    free_floor_percent: float = 1.0
+    """The same floor as a share of the disk; the larger of the two counts."""
+    user_jobs: float = 50
+    """Quota of active jobs of a user; each quota can be changed for one user or node."""
+    user_runs_ahead: float = 10_000
+    """Quota of runs that wait for their time."""
+    user_kept_bytes: float = 50e9
+    """Quota of bytes that files of runs take at the orchestrator."""
+    user_upload_bytes_per_day: float = 20e9
+    """Quota of bytes that nodes send for a user's runs on one day (UTC)."""
+    node_jobs: float = 200
+    node_runs_ahead: float = 20_000
+    node_kept_bytes: float = 200e9
+    node_upload_bytes_per_day: float = 50e9
+    files_per_run: int | float = MOST_FILES
+    """Quota of files of one side of a run."""
+    bytes_per_run: float = 4e9
+    """Quota of bytes of one side of a run."""
     requests_per_minute: float = 600.0
     """Upper limit on requests per minute of one caller."""
     refused_per_minute: float = 60.0
     """Upper limit on requests per minute with a wrong credential, per source address."""
+    alert_silent_s: float = 900.0
+    """Time since a node's last report after which there is an alert."""
+    alert_disk_free_bytes: float = 2e9
+    """Free disk space, of a node or of the orchestrator, below which there is an alert."""
+    alert_clock_ms: float = 100.0
+    """Offset of a node's clock above which there is an alert."""
+    alert_certificate_days: float = 14.0
+    """Time before the end of a certificate from which on there is an alert, in days."""
+    alert_backup_days: float = 8.0
+    """Age of the latest backup above which there is an alert, in days, if there was a backup."""
+
+
+class QuotaLine(Message):
+    """Quota of a user or a node: used and allowed."""
+
+    kind: str
+    """Kind of the holder: "user" or "node"."""
+    name: str
+    key: str
+    """Name of the quota, such as "jobs"."""
+    used: float | None = None
+    """Present use; None for a limit of each run."""
+    allowed: float
+    is_own: bool
+    """Whether an administrator has set it for this user or node."""
 
 
 @pydantic_dataclass(frozen=True)
@@ -620,6 +759,8 @@ class Config(Settings):
     """Settings, and the testbed's public addresses by port: users, agents and web."""
 
     addresses: dict[str, str] = field(default_factory=dict)
+    shortage: str = ""
+    """Why the orchestrator's disk is too full, as one line; "" if it is not."""
 
 
 class AuditLine(Message):
@@ -633,6 +774,29 @@ class AuditLine(Message):
     outcome: str
 
 
+class Alert(Message):
+    """Alert: what is wrong with a node, or with the orchestrator (`subject` is "")."""
+
+    id: int
+    kind: str
+    subject: str
+    message: str
+    raised_ns: int
+    cleared_ns: int | None
+
+
+class WebhookInfo(Message):
+    """Webhook, with the number of messages that it has not taken yet and the last error."""
+
+    name: str
+    url: str
+    """Address without its path, which may contain a secret."""
+    has_secret: bool
+    created_ns: int
+    waiting: int
+    error: str
+
+
 class Certificate(Message):
     """Certificate of a node and of the authority, PEM, and the key that verifies orders."""
 
@@ -640,6 +804,51 @@ class Certificate(Message):
     authority_pem: bytes
     orders_key: Base64
     """Public key (Ed25519, 32 bytes) that signs the orchestrator's orders."""
+    orders_keys: list[Base64] = []
+    """All public keys that may sign orders now, that one first."""
+
+
+class Reenrolment(Message):
+    """Certificate for a node whose certificate has expired; `None` until it is approved."""
+
+    certificate: Certificate | None = None
+
+
+class Trust(Message):
+    """Certificates of the authorities that sign the orchestrator's certificate, PEM."""
+
+    authority_pem: bytes
+
+
+class AuthorityInfo(Message):
+    """Authority: its name, digest and validity."""
+
+    name: str
+    sha256: str
+    from_ns: int
+    to_ns: int
+
+
+class AuthorityStatus(Message):
+    """Authorities that nodes and users trust."""
+
+    signing: AuthorityInfo
+    former: AuthorityInfo | None
+    """Authority before the last rotation, trusted until it is retired."""
+    nodes_behind: list[str]
+    """Nodes without a certificate of the signing one."""
+
+
+class UploadProgress(Message):
+    """Part of an upload that has arrived."""
+
+    manifest_bytes: int
+    missing: list[tuple[int, int]] | None
+    """Files that are missing or incomplete: ranges of their indices in the manifest, without their
+    ends; `None` while the manifest is incomplete."""
+    offset: int
+    """Bytes that have arrived of the first missing file; the others are sent from their beginning.
+    """
 
 
 class OrderKind(StrEnum):
@@ -647,6 +856,8 @@ class OrderKind(StrEnum):
 
     SCHEDULE = "schedule"
     """Complete schedule of the node: it drops runs that are not in it."""
+    SCHEDULE_CHANGE = "schedule-change"
+    """Difference to the node's schedule, for nodes that read differences."""
     STOP = "stop"
     """Order to stop a run: node, run, reason."""
     TASK = "task"
@@ -661,6 +872,24 @@ class Order(Message):
     kind: OrderKind
     body: bytes
     signature: Base64
+    packed: Base64 = b""
+    """Body, compressed with zlib; `body` is empty then. Only nodes that read differences get it."""
+
+    @classmethod
+    def packing(cls, kind: OrderKind, body: bytes, signature: bytes) -> Order:
+        """Return an order whose body is compressed if that makes it shorter."""
+        packed = zlib.compress(body, _PACK_LEVEL)
+        if len(packed) > _PACKED_SHARE * len(body):
+            return cls(kind=kind, body=body, signature=signature)
+        return cls(kind=kind, body=b"", signature=signature, packed=packed)
+
+    def content(self) -> bytes:
+        """Return the bytes that are signed.
+
+        Raises:
+            InputError: the compressed body is damaged or too long.
+        """
+        return unpacked(self.packed, LARGEST_REQUEST) if self.packed else self.body
 
 
 class Grant(Message):
@@ -739,6 +968,7 @@ def _op(
 
 # fmt: off
 ENROL = _op("Enrol", "POST /enrol", Enrol, Certificate, INVITED, is_audited=True)
+REENROL = _op("Reenrol", "POST /reenrol", Reenrol, Reenrolment, INVITED, is_audited=True)
 
 RENEW = _op("Renew", "POST /renew", Renew, Certificate, NODES, is_audited=True)
 FOLLOW = _op("Follow", "GET /orders", Follow, Order, NODES, lines=True)
@@ -746,6 +976,9 @@ CLAIM = _op("Claim", "POST /runs/{run}/claim", Claim, Grant, NODES)
 REPORT = _op("Report", "POST /events", Batch, int, NODES)
 INPUT = _op("Input", "GET /jobs/{job}/input", Input, bytes, NODES)
 UPLOAD_STATE = _op("UploadState", "GET /runs/{run}/uploads/{side}", RunSide, dict[str, int], NODES)
+UPLOAD_PROGRESS = _op(
+    "UploadProgress", "GET /runs/{run}/uploads/{side}/progress", RunSide, UploadProgress, NODES
+)
 UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, bool, NODES, uploads=True)
 
 CHECK_JOB = _op("CheckJob", "POST /jobs/check", CheckJob, Check, USERS)
@@ -756,6 +989,7 @@ LIST_JOBS = _op("ListJobs", "GET /jobs", ListJobs, list[JobInfo], USERS)
 NEXT_SLOT = _op("NextSlot", "GET /calendar/next", NextSlot, Slot, USERS)
 CALENDAR = _op("Calendar", "GET /calendar", Calendar, list[Reservation], USERS)
 LIST_RUNS = _op("ListRuns", "GET /runs", ListRuns, list[RunInfo], USERS)
+LIST_FILES = _op("ListFiles", "GET /runs/{run}/files", ListFiles, list[RunFile], USERS)
 GET_RUN = _op("GetRun", "GET /runs/{run}", NamedRun, RunDocument, USERS)
 WATCH_RUN = _op("WatchRun", "GET /runs/{run}/watch", NamedRun, RunDocument, USERS, lines=True)
 ABORT_RUN = _op("AbortRun", "POST /runs/{run}/abort", AbortRun, RunDocument, USERS, is_audited=True)
@@ -763,6 +997,7 @@ RESCHEDULE_RUN = _op(
     "RescheduleRun", "POST /runs/{run}/reschedule", RescheduleRun, RunDocument, USERS,
     is_audited=True,
 )
+DROP_FILES = _op("DropFiles", "DELETE /runs/{run}/files", NamedRun, int, USERS, is_audited=True)
 FETCH = _op("Fetch", "GET /runs/{run}/file", Fetch, bytes, USERS)
 LIST_NODES = _op("ListNodes", "GET /nodes", ListNodes, list[NodeInfo], USERS)
 GET_NODE = _op("GetNode", "GET /nodes/{node}", NamedNode, NodeDocument, USERS)
@@ -780,8 +1015,13 @@ TEST_TRIGGER = _op(
 )
 TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
 GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, UserInfo, USERS)
+TRUST = _op("Trust", "GET /trust", Nothing, Trust, USERS)
 PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS, is_audited=True)
 
+GET_QUOTAS = _op("GetQuotas", "GET /quotas/{kind}/{name}", Quotas, list[QuotaLine], USERS)
+PUT_QUOTAS = _op(
+    "PutQuotas", "PUT /quotas/{kind}/{name}", PutQuotas, list[QuotaLine], ADMINS, is_audited=True
+)
 PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, UserInfo, ADMINS, is_audited=True)
 DELETE_USER = _op(
     "DeleteUser", "DELETE /users/{user}", NamedUser, int, ADMINS, is_audited=True
@@ -800,11 +1040,47 @@ DELETE_NODE = _op(
 INVITE = _op("Invite", "POST /nodes/{node}/invite", NamedNode, str, ADMINS, is_audited=True)
 GET_CONFIG = _op("GetConfig", "GET /config", Nothing, Config, ADMINS)
 PUT_CONFIG = _op("PutConfig", "PUT /config", PutConfig, Settings, ADMINS, is_audited=True)
+LIST_ALERTS = _op("ListAlerts", "GET /alerts", ListAlerts, list[Alert], USERS)
+LIST_WEBHOOKS = _op("ListWebhooks", "GET /webhooks", Nothing, list[WebhookInfo], ADMINS)
+PUT_WEBHOOK = _op(
+    "PutWebhook", "PUT /webhooks/{name}", PutWebhook, WebhookInfo, ADMINS, is_audited=True
+)
+DELETE_WEBHOOK = _op(
+    "DeleteWebhook", "DELETE /webhooks/{name}", NamedWebhook, str, ADMINS, is_audited=True
+)
+TEST_WEBHOOK = _op(
+    "TestWebhook", "POST /webhooks/{name}/test", NamedWebhook, WebhookInfo, ADMINS,
+    is_audited=True,
+)
+APPROVE = _op("Approve", "POST /nodes/{node}/approve", NamedNode, str, ADMINS, is_audited=True)
+AUTHORITY = _op("Authority", "GET /authority", Nothing, AuthorityStatus, ADMINS)
+ROTATE_AUTHORITY = _op(
+    "RotateAuthority", "POST /authority/rotate", Nothing, AuthorityStatus, ADMINS, is_audited=True
+)
+RETIRE_AUTHORITY = _op(
+    "RetireAuthority", "POST /authority/retire", Retire, AuthorityStatus, ADMINS, is_audited=True
+)
 AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 # fmt: on
 
 
 # --- forms that both sides read and write ---
+
+
+def unpacked(packed: bytes, most: int) -> bytes:
+    """Return the content of bytes that zlib has compressed.
+
+    Raises:
+        InputError: the bytes are damaged, or have more than `most` bytes of content.
+    """
+    reader = zlib.decompressobj()
+    try:
+        content = reader.decompress(packed, most)
+    except zlib.error:
+        raise InputError("compressed bytes are damaged") from None
+    if not reader.eof:
+        raise InputError(f"compressed bytes are cut off, or have more than {most:,} bytes inside")
+    return content
 
 
 def read_object(content: bytes) -> dict[str, object]:

@@ -17,16 +17,16 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed import api, wire
 from skyhop_testbed.api import A, ApiError, Document, ErrorKind, Operation, Q
 from skyhop_testbed.job import LONGEST_FILE_BYTES, Job, read_job
-from skyhop_testbed.keys import read_private, write_private
+from skyhop_testbed.keys import read_private, trust_digest, write_private
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,6 +105,8 @@ class Testbed:
         except ValueError as error:
             raise InputError(f"the credential's authority_pem is no certificate: {error}") from None
         self._wire = wire.Wire(wire.open_http(credential.address, trusted), credential.token)
+        self._credential = credential
+        self._path: Path | None = None
 
     @classmethod
     def of_file(cls, path: Path | str | None = None) -> Testbed:
@@ -119,11 +121,27 @@ class Testbed:
                 raise InputError(
                     f"{path}: no credential there; name one with --as FILE or {VARIABLE}"
                 )
-        return cls(Credential.read(Path(path)))
+        made = cls(Credential.read(Path(path)))
+        made._path = Path(path)
+        return made
 
     def close(self) -> None:
-        """Close the connection to the orchestrator."""
+        """Close the connection; store the orchestrator's present authorities in the credential."""
+        with suppress(SkyhopError):
+            self._follow_rotation()
         self._wire.close()
+
+    def _follow_rotation(self) -> None:
+        """Store the authorities in the credential's file if the orchestrator has others now."""
+        wanted = self._wire.peer.trust
+        if self._path is None or not wanted or wanted == trust_digest(self._pem, ()):
+            return
+        trusted = self._wire.call(api.TRUST, api.Nothing()).authority_pem.decode()
+        replace(self._credential, authority_pem=trusted).write(self._path)
+
+    @property
+    def _pem(self) -> bytes:
+        return self._authority_pem.encode()
 
     def __enter__(self) -> Testbed:
         return self
@@ -217,10 +235,25 @@ class Testbed:
         """Move a planned run to the nearest free time from `from_ns` on; return the new run."""
         return self._call(api.RESCHEDULE_RUN, api.RescheduleRun(run=name, from_ns=from_ns))
 
+    def files(self, name: str) -> Iterator[api.RunFile]:
+        """Yield all files of a run."""
+        found = self.run(name)
+        if found.file_count is None or found.file_count <= len(found.files):
+            yield from found.files
+            return
+        after = ("", "")
+        while True:
+            asked = api.ListFiles(run=name, after_side=after[0], after_name=after[1])
+            part = self._call(api.LIST_FILES, asked)
+            yield from part
+            if not part:
+                return
+            after = (part[-1].side, part[-1].name)
+
     def fetch(self, name: str, directory: Path) -> list[Path]:
         """Download a run's files into a directory, except files already there; return all paths."""
         made = []
-        for each in self.run(name).files:
+        for each in self.files(name):
             path = directory / each.side / each.name
             if not _is_downloaded(path, each):
                 self._fetch_file(name, each, path)
@@ -351,9 +384,39 @@ class Testbed:
         token = self.issue_token(user, label, expires_ns)
         return Credential(self._address, token, self._authority_pem)
 
+    def quotas(self, kind: str, name: str) -> list[api.QuotaLine]:
+        """Return the quotas of a "user" or a "node": used and allowed."""
+        return self._call(api.GET_QUOTAS, api.Quotas(kind=kind, name=name))
+
+    def put_quotas(
+        self, kind: str, name: str, values: dict[str, float | None]
+    ) -> list[api.QuotaLine]:
+        """Set quotas of one user or node, as an administrator; None restores the setting."""
+        return self._call(api.PUT_QUOTAS, api.PutQuotas(kind=kind, name=name, values=values))
+
+    def drop(self, run: str) -> int:
+        """Delete a run's files now; return the bytes that this frees."""
+        return self._call(api.DROP_FILES, api.NamedRun(run=run))
+
     def config(self) -> api.Config:
         """Return the testbed's settings."""
         return self._call(api.GET_CONFIG, api.Nothing())
+
+    def approve(self, node: str) -> None:
+        """Let a node whose certificate has expired have another."""
+        self._call(api.APPROVE, api.NamedNode(node=node))
+
+    def authority(self) -> api.AuthorityStatus:
+        """Return the authorities that nodes and users trust."""
+        return self._call(api.AUTHORITY, api.Nothing())
+
+    def rotate_authority(self) -> api.AuthorityStatus:
+        """Let a new authority and new keys of orders sign from now on."""
+        return self._call(api.ROTATE_AUTHORITY, api.Nothing())
+
+    def retire_authority(self, *, force: bool = False) -> api.AuthorityStatus:
+        """End the trust in the former authority."""
+        return self._call(api.RETIRE_AUTHORITY, api.Retire(force=force))
 
     def put_config(self, values: Document) -> api.Settings:
         """Change settings of the testbed; return all settings."""
@@ -362,6 +425,31 @@ class Testbed:
     def audit(self, from_ns: int = 0, limit: int = 0) -> list[api.AuditLine]:
         """Return the audit log of changes, the latest first."""
         return self._call(api.AUDIT, api.ListAudit(from_ns=from_ns, limit=limit))
+
+    # --- alerts ---
+
+    def alerts(self, *, ended: bool = False, limit: int = 0) -> list[api.Alert]:
+        """Return the alerts that the user may see, the latest first; with `ended`, also old ones.
+
+        Administrators see all alerts, owners those of their nodes.
+        """
+        return self._call(api.LIST_ALERTS, api.ListAlerts(all=ended, limit=limit))
+
+    def webhooks(self) -> list[api.WebhookInfo]:
+        """Return the webhooks, to which alerts are sent."""
+        return self._call(api.LIST_WEBHOOKS, api.Nothing())
+
+    def put_webhook(self, name: str, url: str, secret: str = "") -> api.WebhookInfo:
+        """Create or change a webhook; return it."""
+        return self._call(api.PUT_WEBHOOK, api.PutWebhook(name=name, url=url, secret=secret))
+
+    def delete_webhook(self, name: str) -> str:
+        """Delete a webhook, and the messages that it has not taken."""
+        return self._call(api.DELETE_WEBHOOK, api.NamedWebhook(name=name))
+
+    def test_webhook(self, name: str) -> api.WebhookInfo:
+        """Send a test message to a webhook."""
+        return self._call(api.TEST_WEBHOOK, api.NamedWebhook(name=name))
 
     # --- calls ---
 
@@ -383,7 +471,8 @@ class Testbed:
                 raise InputError(str(error)) from None
             if error.kind is ErrorKind.UNREACHABLE:
                 raise RunError(
-                    f"{self._address}: no testbed answers there, or it is not this credential's"
+                    f"{self._address}: no testbed answers there, or it is not this credential's: "
+                    f"{error}"
                 ) from None
             raise RunError(f"{self._address}: {error}") from None
 

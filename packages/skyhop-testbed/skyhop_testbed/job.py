@@ -39,6 +39,8 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.kernel.requests import check_value
+from skyhop_testbed.protocol import since
+from skyhop_testbed.signals import MOST_CONDITIONS, Kind, Signals
 from skyhop_testbed.words import Backend, JobKind, Network
 
 LONGEST_FILE_BYTES = 64_000
@@ -180,12 +182,24 @@ class Run(_Part):
     image: Annotated[str, Field(max_length=512)] | None = None
     """Container image, for the back ends podman and docker."""
     backend: Backend = Backend.PROCESS
-    network: Network = Network.HOST
+    network: Network = Network.INTERNET
+    transport: Annotated[Literal["any", "tcp"], Field(json_schema_extra=since(2))] = "any"
+    """Transport that the program uses; some nodes can count only TCP in the host's network."""
     files: list[Relative] = []
     """Input files of the job, relative to the job file."""
     keep: list[Relative] = ["*"]
     """Patterns of files to keep; "telemetry" stands for the terminal's telemetry during the run."""
     env: dict[str, Word] = {}
+    signals: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Field(max_length=64, json_schema_extra=since(2)),
+    ] = []
+    """Signals that the program reads on its socket: names of `skyhop_testbed.signals`."""
+    conditions: Annotated[
+        dict[Name, Annotated[str, Field(max_length=4096)]],
+        Field(max_length=MOST_CONDITIONS, json_schema_extra=since(2)),
+    ] = {}
+    """Conditions over telemetry, by name, whose changes are the signal "trigger"."""
     timeout: Literal["failure", "success"] = "failure"
     """Result of a run whose program is still running at its deadline."""
 
@@ -195,6 +209,9 @@ class Run(_Part):
             raise ValueError("give exactly one of client, scenario and study")
         if (self.image is not None) != (self.backend is not Backend.PROCESS):
             raise ValueError('an image goes with backend = "podman" or "docker"')
+        Signals.named(self.signals)
+        if self.conditions and Kind.TRIGGER not in self.signals:
+            raise ValueError('conditions go with signals = ["trigger"]')
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable) or variable.startswith(_RESERVED):
                 raise ValueError(f'env: a job may not set "{variable}"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
@@ -19,6 +20,9 @@ from skyhop.errors import InputError
 RENEWED_AFTER_DAYS = 60
 """Age in days at which a certificate, valid for 90 days, is renewed."""
 _PRIVATE = 0o600
+_ORDERS_KEY_BYTES = 32
+_RENEWAL = b"skyhop testbed: renewal of an expired certificate\n"
+"""Beginning of the bytes that prove the possession of a key; no other signature begins so."""
 
 
 def fingerprint(certificate_pem: bytes) -> bytes:
@@ -46,10 +50,50 @@ def make_request(node: str) -> tuple[bytes, bytes]:
 
 
 def is_signed(orders_key: bytes, body: bytes, signature: bytes) -> bool:
-    """Return whether `signature` is the orchestrator's Ed25519 signature over `body`."""
+    """Return whether `signature` is the orchestrator's Ed25519 signature over `body`.
+
+    `orders_key` is one public key of 32 bytes, or several in a row, each of which may have signed.
+    """
+    for start in range(0, len(orders_key), _ORDERS_KEY_BYTES):
+        try:
+            key = orders_key[start : start + _ORDERS_KEY_BYTES]
+            ed25519.Ed25519PublicKey.from_public_bytes(key).verify(signature, body)
+        except (InvalidSignature, ValueError):
+            continue
+        return True
+    return False
+
+
+def trust_digest(authority_pem: bytes, orders_keys: Iterable[bytes]) -> str:
+    """Return a digest of the keys that a node trusts, by which orchestrator and node compare them.
+
+    Args:
+        authority_pem: certificates of the authorities.
+        orders_keys: public keys that sign orders.
+    """
+    return hashlib.sha256(authority_pem + b"".join(orders_keys)).hexdigest()[:32]
+
+
+def sign_request(key_pem_: bytes, request_pem: bytes) -> bytes:
+    """Return the signature over a signing request by the key of an earlier certificate, in DER.
+
+    Raises:
+        ValueError: the text is no elliptic-curve key.
+    """
+    key = serialization.load_pem_private_key(key_pem_, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("is another kind of key")
+    return key.sign(_RENEWAL + request_pem, ec.ECDSA(hashes.SHA256()))
+
+
+def is_request_of(certificate_pem: bytes, request_pem: bytes, signature: bytes) -> bool:
+    """Return whether the key of a certificate has signed a signing request (`sign_request`)."""
+    key = x509.load_pem_x509_certificate(certificate_pem).public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return False
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(orders_key).verify(signature, body)
-    except (InvalidSignature, ValueError):
+        key.verify(signature, _RENEWAL + request_pem, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
         return False
     return True
 

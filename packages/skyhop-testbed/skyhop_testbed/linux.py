@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from skyhop.errors import RunError
@@ -134,3 +135,42 @@ def inside_network(namespace: int, work: Callable[[], T]) -> T:
         raise result
     value: T = result
     return value
+
+
+def call_inside(namespaces: Sequence[tuple[int, int]], work: Callable[[], T]) -> T:
+    """Call a function in a child process inside namespaces; return its result, which is JSON.
+
+    A child process can enter a user namespace that this user owns, and with it the network
+    namespaces that belong to it; a thread of this process cannot.
+
+    Args:
+        namespaces: descriptors and kinds (setns(2)), in the order of entering them.
+        work: the function.
+
+    Raises:
+        RunError: a namespace cannot be entered, or the function raises an exception.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            signal.set_wakeup_fd(-1)
+            for descriptor, kind in namespaces:
+                _check(_libc.setns(descriptor, kind), "cannot enter the namespace")
+            said = {"result": work()}
+        except BaseException as error:
+            said = {"error": str(error) or type(error).__name__}  # type: ignore[dict-item]
+        try:
+            with os.fdopen(writer, "wb") as stream:
+                stream.write(json.dumps(said).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        answer = json.loads(stream.read() or b'{"error": "the process inside has ended"}')
+    os.waitpid(child, 0)
+    if "error" in answer:
+        raise RunError(answer["error"])
+    result: T = answer["result"]
+    return result

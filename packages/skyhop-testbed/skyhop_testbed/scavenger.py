@@ -1,10 +1,13 @@
 """Scavenger: decides each second whether runs give way to the host's own traffic.
 
 The host's own traffic is the traffic of the terminal, or of the host's interface, minus the traffic
-of runs and of the agent, in each direction. The scavenger becomes active, so that overhead runs
-stop, when the host's own traffic exceeds a threshold in two of the last three samples, in either
-direction. It becomes inactive after a minute in which the traffic was below half of both
-thresholds. A missing sample changes nothing. The owner's switch and quiet hours take precedence.
+of runs and of the agent, in each direction. Counters of several sources are never read at the same
+moment; `Meter` bounds what this can hide, and lets no error of one second count twice.
+
+The scavenger becomes active, so that overhead runs stop, when the host's own traffic exceeds a
+threshold in two of the last three samples, in either direction. It becomes inactive after a minute
+in which the traffic was below half of both thresholds. A missing sample changes nothing. The
+owner's switch and quiet hours take precedence.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ _DAY_MIN = 1440
 _LONGEST_STEP_NS = 2 * _S_NS
 """Upper limit on the time that one quiet sample counts for."""
 MOST_SAMPLES = 60
+_CARRIED = 5
+"""Number of readings for which an estimate above its upper bound is kept."""
 MOST_BPS = 10e9
 """Highest plausible rate in bit/s; a higher rate means that a counter was reset."""
 _QUIET = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2})", re.ASCII)
@@ -98,8 +103,8 @@ class Rule:
     """
     idle_share: float = 0.5
     slack: float = 0.0
-    """Share of the runs' traffic that is added to both thresholds, for nodes that read the counters
-    of terminal and runs at different moments."""
+    """Share of the runs' traffic that is added to both thresholds, because headers and repeated
+    segments of runs are known only approximately."""
 
     def thresholds(self, rates: Rates | None) -> tuple[float, float]:
         """Return the thresholds for received and sent traffic, including slack, in bit/s."""
@@ -110,16 +115,27 @@ class Rule:
 
 @dataclass(frozen=True)
 class Counters:
-    """Byte counters at one time; a counter is `None` if unknown."""
+    """Byte counters, read within a few milliseconds; a counter is `None` if unknown.
+
+    The link's counters are read before and after those of the runs and the agent. What the link
+    carried in between may be missing in the latter.
+    """
 
     total_rx: int | None
-    """Bytes received by the terminal or the host's interface."""
+    """Bytes received by the terminal or the host's interface, read before the others."""
     total_tx: int | None
     runs_rx: int | None = 0
     """Bytes received by all runs, including ended ones."""
     runs_tx: int | None = 0
     agent_rx: int | None = 0
     agent_tx: int | None = 0
+    later_rx: int | None = None
+    """Bytes received by the terminal or the host's interface, read after the others; `None` if they
+    are the same."""
+    later_tx: int | None = None
+    has_lost: bool = False
+    """Whether a run has ended whose last bytes are unknown: rates of runs and owner are then
+    unknown too."""
 
 
 @dataclass(frozen=True)
@@ -132,16 +148,10 @@ class Rates:
     runs_tx_bps: float | None = 0.0
     agent_rx_bps: float | None = 0.0
     agent_tx_bps: float | None = 0.0
-
-    @property
-    def user_rx_bps(self) -> float | None:
-        """Host's own received traffic, at least 0; `None` if a part is unknown."""
-        return _difference(self.total_rx_bps, self.runs_rx_bps, self.agent_rx_bps)
-
-    @property
-    def user_tx_bps(self) -> float | None:
-        """Host's own sent traffic, at least 0; `None` if a part is unknown."""
-        return _difference(self.total_tx_bps, self.runs_tx_bps, self.agent_tx_bps)
+    user_rx_bps: float | None = None
+    """Host's own received traffic, at least 0."""
+    user_tx_bps: float | None = None
+    """Host's own sent traffic, at least 0."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +227,17 @@ class Meter:
     """Converter of byte counters to rates.
 
     Counters restart at 0, and wrap at 32 bits on old systems.
+
+    Args:
+        lag: number of readings by which the link's counters may be behind those of the runs and
+            the agent: 0 for an interface of this host, 2 for a terminal, which reports the rate of
+            a past second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lag: int = 0) -> None:
+        self._lag = lag
         self._before: tuple[int, Counters] | None = None
+        self._rx, self._tx = _Remainder(lag), _Remainder(lag)
 
     def update(self, now_ns: int, counters: Counters | None) -> Rates | None:
         """Return the rates since the previous counters; `None` at the first call.
@@ -230,20 +247,89 @@ class Meter:
         """
         before, self._before = self._before, None if counters is None else (now_ns, counters)
         if before is None or counters is None or now_ns <= before[0]:
+            for remainder in (self._rx, self._tx):
+                remainder.clear()
+            if counters is not None:
+                self._rx.begin(_between(counters.total_rx, counters.later_rx))
+                self._tx.begin(_between(counters.total_tx, counters.later_tx))
             return None
         then_ns, old = before
         span_s = (now_ns - then_ns) / _S_NS
 
-        def rate(name: str) -> float | None:
-            return _rate(getattr(old, name), getattr(counters, name), span_s)
+        def grown(name: str) -> int | None:
+            if counters.has_lost and name.startswith("runs"):
+                return None
+            return _grown(getattr(old, name), getattr(counters, name), span_s)
 
-        return Rates(
-            rate("total_rx"), rate("total_tx"), rate("runs_rx"), rate("runs_tx"),
-            rate("agent_rx"), rate("agent_tx"),
-        )  # fmt: skip
+        names = ("total_rx", "total_tx", "runs_rx", "runs_tx", "agent_rx", "agent_tx")
+        rx, tx, runs_rx, runs_tx, agent_rx, agent_tx = more = [grown(name) for name in names]
+        between_rx = _between(counters.total_rx, counters.later_rx)
+        between_tx = _between(counters.total_tx, counters.later_tx)
+        user_rx = self._rx.update(rx, _sum(runs_rx, agent_rx), between_rx)
+        user_tx = self._tx.update(tx, _sum(runs_tx, agent_tx), between_tx)
+        bps = [None if each is None else 8 * each / span_s for each in (*more, user_rx, user_tx)]
+        return Rates(*bps)
 
 
-def _rate(before: int | None, after: int | None, span_s: float) -> float | None:
+class _Remainder:
+    """Bytes of one direction that are neither a run's nor the agent's.
+
+    Let `low` be the link's bytes before the other counters were read, and `high` those after, each
+    without the bytes of runs and agent. The owner's bytes since the start lie between both. The
+    estimate moves only as far as these bounds force it, so that an error of one second is made up
+    for in the next and none adds up. At a link without the owner's traffic the estimate stays.
+
+    If a later `high` is below the estimate, the bytes of runs were overestimated, such as their
+    headers. The estimate follows after `_CARRIED` readings: until then it may also be a queue that
+    drains.
+    """
+
+    def __init__(self, lag: int) -> None:
+        self._low = 0
+        self._own: deque[int] = deque(maxlen=lag + 1)
+        self._highs: deque[int] = deque(maxlen=_CARRIED)
+        self._estimate: int | None = None
+
+    def clear(self) -> None:
+        """Forget all readings so far."""
+        self._low, self._estimate = 0, None
+        self._own.clear()
+        self._highs.clear()
+
+    def begin(self, between: int) -> None:
+        """Set the first bounds, from the bytes between two readings of the link's counter."""
+        self._own.append(0)
+        self._highs.append(between)
+        self._estimate = between
+
+    def update(self, grown: int | None, own_grown: int | None, between: int) -> int | None:
+        """Return the owner's bytes since the previous reading; `None` if unknown.
+
+        Args:
+            grown: growth of the link's first counter.
+            own_grown: growth of the bytes of runs and agent.
+            between: bytes between two readings of the link's counter.
+        """
+        if grown is None or own_grown is None or self._estimate is None:
+            self.clear()
+            self.begin(between)
+            return None
+        self._low += grown - own_grown
+        self._own.append(self._own[-1] + own_grown)
+        behind = self._own[-1] - self._own[0]
+        self._highs.append(self._low + between + behind)
+        before = self._estimate
+        self._estimate = max(self._low, min(before, max(self._highs)))
+        return max(0, self._estimate - before)
+
+
+def _between(total: int | None, later: int | None) -> int:
+    """Return the bytes between two readings of the link's counter."""
+    return _grown(total, later, 1.0) or 0
+
+
+def _grown(before: int | None, after: int | None, span_s: float) -> int | None:
+    """Return the growth of a counter in bytes; `None` if it was reset or is unknown."""
     if before is None or after is None or before < 0 or after < 0:
         return None
     grown = after - before
@@ -252,17 +338,11 @@ def _rate(before: int | None, after: int | None, span_s: float) -> float | None:
         # A decrease near 2^32 is a wrap; anywhere else it is a reset.
         if before < 3 << 30:
             return None
-    rate = 8 * grown / span_s
-    return rate if 0 <= rate <= MOST_BPS else None
+    return grown if grown >= 0 and 8 * grown / span_s <= MOST_BPS else None
 
 
-def _difference(
-    total_bps: float | None, runs_bps: float | None, agent_bps: float | None
-) -> float | None:
-    if total_bps is None or runs_bps is None or agent_bps is None:
-        return None
-    own = total_bps - runs_bps - agent_bps
-    return None if own != own else max(0.0, own)  # noqa: PLR0124
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
 
 
 def parse_rule(values: Mapping[str, Any]) -> Rule:

@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     PlainSerializer,
     model_validator,
 )
@@ -95,10 +96,20 @@ class ScheduledRun(_Part):
 class NodeSettings(_Part):
     """Settings of the testbed's administrator that apply to all nodes."""
 
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = 30.0
     late_s: float = 60.0
     """Time in s after its planned start at which a run is skipped instead of started."""
     reschedule_after_s: float = 1800.0
+    restored_from_ns: int = 0
+    """Time of the backup from which the orchestrator was restored; 0 if it never was. What nodes
+    reported since is unknown to it, and they report it again.
+    """
+    restored_at_ns: int = 0
+    """Time of the restoring, which identifies it."""
+    trust: str = ""
+    """Digest of the keys that the orchestrator wants nodes to trust (`keys.trust_digest`); a node
+    that trusts others renews its certificate at once. "" is unknown.
+    """
 
 
 class NodeSchedule(_Part):
@@ -120,6 +131,23 @@ class NodeSchedule(_Part):
             if run.job not in self.jobs:
                 raise ValueError(f"run {run.id}: there is no job {run.job[:40]!r}")
         return self
+
+
+class ScheduleChange(_Part):
+    """Difference to the schedule that a node holds, or with `from_digest` "" a whole schedule."""
+
+    node: str
+    revision: int
+    digest: str
+    """Digest of the schedule that results (`differences.digest`)."""
+    from_revision: int = 0
+    from_digest: str = ""
+    """Revision and digest of the schedule from which the difference was made."""
+    issued_ns: int = 0
+    parts: dict[str, JsonValue] = {}
+    """Parts that are new or have changed (`differences`); a run's value leaves out its id."""
+    gone: list[str] = []
+    """Names of the parts that are gone."""
 
 
 class ServerTask(_Part):

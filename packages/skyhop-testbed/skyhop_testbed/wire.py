@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import ssl
+import zlib
 from collections.abc import Iterator
 from typing import Any, Generic
 from urllib.parse import quote
@@ -18,7 +19,19 @@ from urllib.parse import quote
 import httpx
 from pydantic import ValidationError
 
-from skyhop_testbed.api import HEARTBEAT_S, A, ApiError, ErrorKind, Operation, Problem, Q, lines_of
+from skyhop_testbed.api import (
+    HEARTBEAT_S,
+    PACKING,
+    A,
+    ApiError,
+    ErrorKind,
+    Operation,
+    Problem,
+    Q,
+    lines_of,
+)
+from skyhop_testbed.protocol import PACKING_SINCE, Peer, fields_since, own_headers
+from skyhop_testbed.proxies import environment_proxy
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = HEARTBEAT_S + 10.0
@@ -26,6 +39,7 @@ _SILENCE_S = HEARTBEAT_S + 10.0
 _IDLE_S = 60.0
 """Time in s for which an idle connection is kept; the server keeps it longer."""
 _LONGEST_LINE = 80_000_000
+_PACKED_FROM_BYTES = 300
 
 
 def client_context(authority_pem: bytes, identity_pem: bytes | None = None) -> ssl.SSLContext:
@@ -49,11 +63,22 @@ def client_context(authority_pem: bytes, identity_pem: bytes | None = None) -> s
     return context
 
 
-def open_http(address: str, context: ssl.SSLContext) -> httpx.Client:
-    """Return an HTTP client for HOST:PORT; it connects at the first request, without a proxy."""
+def open_http(address: str, context: ssl.SSLContext, proxy: str | None = None) -> httpx.Client:
+    """Return an HTTP client for HOST:PORT; it connects at the first request.
+
+    Args:
+        address: host and port.
+        context: TLS settings; TLS goes through a proxy unread.
+        proxy: URL of an HTTP proxy that knows CONNECT; by default the environment's, if any.
+    """
     limits = httpx.Limits(keepalive_expiry=_IDLE_S)
+    through = proxy or environment_proxy(address)
     return httpx.Client(
-        base_url=f"https://{address}", verify=context, limits=limits, trust_env=False
+        base_url=f"https://{address}",
+        verify=context,
+        limits=limits,
+        proxy=through,
+        trust_env=False,
     )
 
 
@@ -90,6 +115,10 @@ class Wire:
 
     def __init__(self, http: httpx.Client, token: str | None = None) -> None:
         self._http = http
+        self.peer = Peer()
+        """Version and protocols of the orchestrator, as its last answer states them."""
+        http.headers.update(own_headers())
+        http.event_hooks["response"].append(self._note_peer)
         if token is not None:
             http.headers["authorization"] = f"Bearer {token}"
 
@@ -97,10 +126,33 @@ class Wire:
         """Close all connections to the port."""
         self._http.close()
 
-    def call(self, operation: Operation[Q, A], request: Q, timeout_s: float = _TIMEOUT_S) -> A:
-        """Send a request; return its answer."""
+    def _note_peer(self, response: httpx.Response) -> None:
+        self.peer = Peer.of_headers(response.headers)
+
+    def call(
+        self,
+        operation: Operation[Q, A],
+        request: Q,
+        timeout_s: float = _TIMEOUT_S,
+        *,
+        is_packed: bool = False,
+    ) -> A:
+        """Send a request; return its answer.
+
+        With `is_packed` a long body is compressed, if the peer reads that.
+        """
         with _translated():
             built = self._request(operation, request, timeout_s)
+            is_read = self.peer.highest >= PACKING_SINCE
+            if is_packed and is_read and len(built.content) > _PACKED_FROM_BYTES:
+                headers = {"content-type": "application/json", "content-encoding": PACKING}
+                built = self._http.build_request(
+                    built.method,
+                    built.url,
+                    headers=headers,
+                    content=zlib.compress(built.content),
+                    timeout=timeout_s,
+                )
             response = _checked(self._http.send(built))
             return operation.adapter.validate_json(response.content)
 
@@ -136,6 +188,10 @@ class Wire:
         pieces: Iterator[bytes] | None = None,
     ) -> httpx.Request:
         values = request.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for name, protocol in fields_since(type(request)).items():
+            # An orchestrator refuses a request with a field that it does not know.
+            if protocol > self.peer.highest:
+                values.pop(name, None)
         path = operation.path
         for name in operation.path_fields:
             value = str(values.pop(name))
@@ -164,15 +220,40 @@ def _problem(content: bytes) -> ApiError:
     return ApiError(found.error, " ".join(found.message.split()))
 
 
+_NOT_YET_VALID, _EXPIRED = 9, 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
+
+def _certificate_fault(error: BaseException | None) -> str:
+    """Return why the peer's certificate was refused, and what to do; "" for other errors."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return ""
+    if error.verify_code == _NOT_YET_VALID:
+        return "its certificate is not valid yet: this machine's clock is slow"
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired, or this machine's clock is fast"
+    if error.verify_message.startswith(("Hostname mismatch", "IP address mismatch")):
+        return f"its certificate is for another name: {error.verify_message}"
+    return (
+        "its certificate is of an authority that is not trusted here: if the testbed has rotated "
+        "its authority, get a new invitation and enrol again, or as a user get a new credential"
+    )
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """Turn errors of HTTP and of damaged answers into `ApiError`."""
     try:
         yield
+    except httpx.ProxyError as error:
+        raise ApiError(ErrorKind.UNREACHABLE, f"the HTTP proxy refuses: {error}") from None
     except httpx.TimeoutException as error:
         raise ApiError(ErrorKind.TIMEOUT, f"no answer in time ({type(error).__name__})") from None
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
-        raise ApiError(ErrorKind.UNREACHABLE, str(error) or type(error).__name__) from None
+        said = _certificate_fault(error) or str(error) or type(error).__name__
+        raise ApiError(ErrorKind.UNREACHABLE, said) from None
     except (ValidationError, ValueError) as error:
         said = f"its answer cannot be read: {type(error).__name__}"
         raise ApiError(ErrorKind.INTERNAL, said) from None

@@ -110,7 +110,10 @@ class JobKind(StrEnum):
 class Network(StrEnum):
     """Network access of a run's program."""
 
+    INTERNET = "internet"
+    """Network namespace of its own, from which the program reaches the public Internet."""
     HOST = "host"
+    """The host's own network, without a fence; only where the node's owner allows it by name."""
     VETH = "veth"
     """Network namespace of its own, with a device from the kernel service."""
     NONE = "none"
@@ -152,6 +155,23 @@ class EventKind(StrEnum):
     """The terminal's obstruction map has changed."""
     HEALTH = "health"
     """Versions, programs, clock offset and free disk space of the node."""
+
+
+class AlertKind(StrEnum):
+    """Kind of an alert: the trouble of a node, or of the orchestrator itself."""
+
+    NODE_SILENT = "node-silent"
+    NODE_DISK = "node-disk"
+    NODE_CLOCK = "node-clock"
+    NODE_CERTIFICATE = "node-certificate"
+    DISK = "disk"
+    SERVER_CERTIFICATE = "server-certificate"
+    AUTHORITY_CERTIFICATE = "authority-certificate"
+    HOUSEKEEPING = "housekeeping"
+    """Rounds of housekeeping fail, for example because the database cannot be written."""
+    PAGES = "pages"
+    """The process of the web pages ends again and again."""
+    BACKUP = "backup"
 
 
 class TaskKind(StrEnum):

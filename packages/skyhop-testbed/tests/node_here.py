@@ -23,10 +23,12 @@ import pytest
 from manual_clock import S_NS, ManualClock
 from testbed_fake_orchestrator import NODE, FakeOrchestrator
 
-from skyhop.errors import SkyhopError
+from skyhop.errors import RunError, SkyhopError
 from skyhop.telemetry import tidying
+from skyhop.version import __version__
 from skyhop_testbed import api
-from skyhop_testbed.agent import running, sensing, uploading
+from skyhop_testbed.agent import deploying, own_traffic, reach, running, uploading
+from skyhop_testbed.agent.host_networks import HostNetworks
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.service import Agent, Options
 from skyhop_testbed.agent.settings import Settings
@@ -35,8 +37,10 @@ from skyhop_testbed.executor import execution
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.executor.journal import read_journal
 from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
+from skyhop_testbed.executor.tcp_sockets import TcpSocket
 from skyhop_testbed.executor.traffic import Traffic
 from skyhop_testbed.keys import make_request
+from skyhop_testbed.protocol import OLDEST, PROTOCOL, Peer
 from skyhop_testbed.words import ENDED
 
 _FIRST_PID = 1 << 30
@@ -244,7 +248,9 @@ class _Wire:
     def __init__(self, orchestrator: OrchestratorHere) -> None:
         self._orchestrator = orchestrator
 
-    def call(self, operation: Operation[Any, Any], *asked: Any) -> Any:
+    peer = Peer(__version__, OLDEST, PROTOCOL)
+
+    def call(self, operation: Operation[Any, Any], *asked: Any, **_: Any) -> Any:
         if self._orchestrator.is_away:
             raise _away()
         try:
@@ -278,6 +284,9 @@ class NodeHere:
     Attributes:
         scripts: scripts by the first word of a run's command.
         said: log lines of the agent.
+        settings: the owner's settings.
+        internet_lacks: what the machine lacks for the network `internet`.
+        sockets: TCP sockets of this machine, as the agent sees them.
     """
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -287,6 +296,9 @@ class NodeHere:
         self.executors: dict[int, _Executor] = {}
         self.listening: set[int] = set()
         self.said: list[str] = []
+        self.settings = Settings()
+        self.internet_lacks: str | None = None
+        self.sockets = Sockets()
         self._pids = iter(range(_FIRST_PID, 2 * _FIRST_PID))
         self.agent: Agent | None = None
         self._threads: list[threading.Thread] = []
@@ -308,8 +320,9 @@ class NodeHere:
             net_dev=self.directory / "dev",
             say=self.said.append,
             clock=self.clock,
+            internet_lacks=lambda: self.internet_lacks,
         )
-        self.agent = Agent(self.state, self._identity, options, Settings())
+        self.agent = Agent(self.state, self._identity, options, self.settings)
         self.agent._node.link.wire = _Wire(self.orchestrator)
         self.agent._node.fetching = defaultdict(self.clock.lock)
         threading.Thread(target=self.agent.run, name="agent", daemon=True).start()
@@ -383,7 +396,7 @@ class NodeHere:
         now = dt.datetime.fromtimestamp(self.clock.now_ns() / S_NS, dt.UTC)
         return Identity(
             node=NODE,
-            agents="localhost:1",
+            agents="127.0.0.1:1",
             key_pem=key,
             certificate_pem=authority.sign_node(NODE, request, now),
             authority_pem=authority.certificate_pem,
@@ -405,10 +418,11 @@ class NodeHere:
                 super().start()
 
         patch.setattr(threading, "Thread", Thread)
-        for module in (sensing, execution):
-            patch.setattr(
-                module, "SocketCounters", lambda *_: types.SimpleNamespace(read=_no_traffic)
-            )
+        patch.setattr(execution, "ProcessSockets", lambda: types.SimpleNamespace(read=_no_traffic))
+        patch.setattr(execution.cgroup_traffic, "CountedGroup", _no_group)
+        patch.setattr(deploying, "missing_for_groups", lambda: None)
+        patch.setattr(reach, "read_host_networks", HostNetworks)
+        patch.setattr(own_traffic, "TcpTable", lambda: self.sockets)
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)
         patch.setattr(tidying, "tidy_in_subprocess", lambda _directory: None)
         processes = {"Popen": self._start_executor, "run": self._run_executor, "DEVNULL": -3}
@@ -448,6 +462,25 @@ class NodeHere:
     def _open_journal(self, directory: Path) -> _Journal:
         journal = self.executor().journal = _Journal(directory)
         return journal
+
+
+class Sockets:
+    """TCP sockets of a machine, with the interface of `TcpTable`."""
+
+    def __init__(self) -> None:
+        self.open: list[TcpSocket] = []
+
+    def sockets(self) -> list[TcpSocket]:
+        """Return the open sockets."""
+        return self.open
+
+    def destroyed(self) -> list[TcpSocket]:
+        """Return an empty list of sockets."""
+        return []
+
+
+def _no_group(_run: str) -> None:
+    raise RunError("no control groups in tests")
 
 
 def _no_traffic(_pids: object) -> Traffic:

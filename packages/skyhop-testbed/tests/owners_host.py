@@ -65,6 +65,7 @@ def main(directory: Path, server: str) -> None:
     found: dict[str, Any] = {"alone": owner(server, ALONE_S)}
     packets = Packets()
     orchestrator = FakeOrchestrator(directory / "orchestrator")
+    orchestrator.policy = {"networks": ["host"]}
     agent = AgentProcess(directory / "state", orchestrator, interface=DEVICE)
     try:
         agent.start()

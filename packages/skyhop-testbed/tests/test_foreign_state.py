@@ -44,7 +44,7 @@ def clean_inputs(state: Path) -> None:
     """Remove old input files of an agent."""
     _FILES.make_own(state / "inputs")
     node = SimpleNamespace(inputs=state / "inputs", clock=SYSTEM_CLOCK)
-    Housekeeping(cast(Any, node), cast(Any, None))._clean_inputs()
+    Housekeeping(cast(Any, node), cast(Any, None), cast(Any, None))._clean_inputs()
 
 
 def publish(state: Path) -> None:

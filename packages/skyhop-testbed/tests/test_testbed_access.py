@@ -29,7 +29,7 @@ from skyhop_testbed.client import VARIABLE, Testbed
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import read_job
 from skyhop_testbed.keys import is_signed, make_request
-from skyhop_testbed.orchestrator import archive, handlers
+from skyhop_testbed.orchestrator import archive, handlers, page_port
 from skyhop_testbed.orchestrator.request_context import ITSELF
 from skyhop_testbed.wire import Lines, Wire
 from skyhop_testbed.words import Reason, Role, State
@@ -86,7 +86,7 @@ def test_every_operation_is_for_those_that_the_table_says(testbed: Local) -> Non
     agent = testbed.agent("roles")
     seen = 0
     for name, operation in api.OPERATIONS.items():
-        if operation is api.ENROL:
+        if operation.roles == api.INVITED:
             continue
         request = bare(operation)
         if operation.roles == api.NODES:
@@ -107,14 +107,19 @@ def test_every_operation_is_for_those_that_the_table_says(testbed: Local) -> Non
         with pytest.raises(ApiError, match="no such operation"):
             agent.call(operation, request)
     of_nodes = sum(operation.roles == api.NODES for operation in api.OPERATIONS.values())
-    assert seen == 7 * (len(api.OPERATIONS) - of_nodes - 1)
+    invited = sum(o.roles == api.INVITED for o in api.OPERATIONS.values())
+    assert seen == 7 * (len(api.OPERATIONS) - of_nodes - invited)
 
 
 def test_every_operation_has_one_handler(testbed: Local) -> None:
-    tables = [handlers.READING, handlers.WRITING, handlers.FILES, testbed.service._handlers]
-    names = [name for table in tables for name in table] + [api.UPLOAD.name]
+    tables = [handlers.READING, handlers.WRITING, handlers.ACTING, handlers.FILES]
+    tables.append(testbed.service._handlers)
+    of_pages = {each.name for each in page_port.OPERATIONS}
+    names = [name for table in tables for name in table if name not in of_pages]
+    names.append(api.UPLOAD.name)
     assert sorted(names) == sorted(api.OPERATIONS)
-    of_users = {name for name in handlers.WRITING if api.OPERATIONS[name].roles != api.NODES}
+    changing = ({*handlers.WRITING} - of_pages) | {*handlers.ACTING}
+    of_users = {name for name in changing if api.OPERATIONS[name].roles != api.NODES}
     assert all(api.OPERATIONS[name].is_audited for name in of_users)
     assert not any(api.OPERATIONS[name].is_audited for name in handlers.READING)
 
@@ -276,6 +281,7 @@ def admin_submit(admin: Testbed, text: str) -> api.SubmittedJob:
 _YES, _NO, _NONE = (None, ErrorKind.DENIED, ErrorKind.NOT_FOUND)
 _OTHERS: list[tuple[Operation[Any, Any], Any, dict[str, ErrorKind | None]]] = [
     (api.GET_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
+    (api.LIST_FILES, lambda it: api.ListFiles(run=it.run), {"stranger": _NO, "priv": _NO}),
     (api.WATCH_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
     (
         api.FETCH,
@@ -296,6 +302,11 @@ _OTHERS: list[tuple[Operation[Any, Any], Any, dict[str, ErrorKind | None]]] = [
         api.SET_POLICY,
         lambda it: api.SetPolicy(node=it.node, policy={}),
         dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        api.DROP_FILES,
+        lambda it: api.NamedRun(run=it.run),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
     ),
     (
         api.MODIFY_JOB,
@@ -370,7 +381,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
     others_job: tuple[_Others, dict[str, Testbed]],
 ) -> None:
     theirs, users = others_job
-    for name, ask, codes in _OTHERS[:5]:
+    for name, ask, codes in _OTHERS[:6]:
         for role in _ROLES:
             code = asked(users[role]._wire, name, ask(theirs))
             assert code is codes.get(role, _YES), (name, role, code)
@@ -379,7 +390,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
             rows = users[role]._call(name, ask(theirs))
             assert bool(rows) == (role in seen), (name, role, rows)
     # The changing operations: roles without permission first, then one with it.
-    for name, ask, codes in _OTHERS[5:]:
+    for name, ask, codes in _OTHERS[6:]:
         for role in _ROLES:
             if codes.get(role, _YES) is not _YES:
                 code = asked(users[role]._wire, name, ask(theirs))
@@ -393,7 +404,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
         if operation.roles == api.USERS
         and operation.request.model_fields.keys() & {"job", "run", "user"}
     }
-    tested = {operation.name for operation, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)}
+    tested = {operation.name for operation, *_ in (*_OTHERS[:4], *_OTHERS[6:], *_LISTS)}
     assert named == tested | {"TriggerLog"}
 
 

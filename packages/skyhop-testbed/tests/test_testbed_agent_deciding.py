@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +14,12 @@ from typing import Any
 
 import pytest
 from manual_clock import ManualClock
+from node_here import Sockets
 
 from needs import cases
 from skyhop.errors import InputError
-from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
+from skyhop_testbed.agent import own_traffic
+from skyhop_testbed.agent.agent_db import AgentDb, Durability, OutboxEntry
 from skyhop_testbed.agent.deciding import (
     Action,
     ActionKind,
@@ -27,11 +31,11 @@ from skyhop_testbed.agent.deciding import (
 )
 from skyhop_testbed.agent.deploying import KernelError, assignment_of
 from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.own_traffic import CountedRun
 from skyhop_testbed.agent.policy import Policy
 from skyhop_testbed.agent.reports import TaskReport, TelemetryReport
 from skyhop_testbed.agent.running import run_entry
-from skyhop_testbed.agent.sensing import CountedRun, Host
-from skyhop_testbed.executor import traffic
+from skyhop_testbed.agent.sensing import Host
 from skyhop_testbed.executor.result import Outcome
 from skyhop_testbed.scavenger import Rule
 from skyhop_testbed.schedule import ScheduledJob, ServerAnswer
@@ -266,8 +270,7 @@ def test_whatever_comes_no_run_is_begun_twice_and_none_is_forgotten() -> None:
 def test_the_second_in_which_a_run_ends_is_not_the_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Earlier tests of this process may have left sockets open, which the agent would count.
-    monkeypatch.setattr(traffic, "_inodes", lambda _pid: iter(()))
+    monkeypatch.setattr(own_traffic, "TcpTable", Sockets)
     file = tmp_path / "dev"
     host = Host("eth9", file, clock=ManualClock())
     user = []
@@ -306,17 +309,26 @@ def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
     made.reason = Reason.EXIT
     assert db.save_run(made, run_entry(made, 7, {"exit": 0}))
     db.put("fence", "3")
+    db.flush()
     again = AgentDb(tmp_path, 5 * S_NS)
     assert again.local_runs() == [made]
     ((seq, at_ns, kind, text),) = again.next_batch()
     assert (seq, at_ns, kind) == (5001, 7, "run")
     assert '"exit":0' in text
     again.acknowledge(seq)
+    assert again.next_batch() == []
+    again.trim_outbox()
+    again.flush()
     assert db.next_batch() == []
     assert again.get("fence") == "3"
-    # Numbers go on after the acknowledged reports.
+    # Numbers go on after the acknowledged reports, and after those that a killed agent has used.
     again.add(OutboxEntry(8, TelemetryReport([])))
-    assert again.next_batch()[0][0] == seq + 1
+    ((after, *_),) = again.next_batch()
+    assert after > seq
+    again.acknowledge(after)
+    third = AgentDb(tmp_path, 5 * S_NS)
+    third.add(OutboxEntry(9, TelemetryReport([])))
+    assert third.next_batch()[-1][0] > after
 
 
 def test_a_full_disk_makes_reports_wait_and_loses_none(tmp_path: Path) -> None:
@@ -345,10 +357,88 @@ def test_the_oldest_telemetry_goes_first_and_runs_never(
     db.save_run(local_run(), run_entry(local_run(), 1, {}))
     for number in range(10):
         db.add(OutboxEntry(number, TelemetryReport([])))
+        db.next_batch()
+    db.next_batch()
     db.trim_outbox()
     assert [(kind, at_ns) for _, at_ns, kind, _ in db.next_batch()] == [
         ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),
     ]  # fmt: skip
+
+
+def test_what_is_acted_on_is_synced_and_the_rest_waits(tmp_path: Path) -> None:
+    """A run's claim, start and end are synced; steps between share a commit, without a sync."""
+    db = AgentDb(tmp_path, 0)
+    db.save_run(local_run(), run_entry(local_run(), 0, {}))
+    commits, syncs = db.counts.commits, db.counts.syncs
+    for state in (State.DEPLOYING, State.EXECUTING, State.FINISHING):
+        made = local_run()
+        made.state = state
+        db.save_run(made, run_entry(made, 1, {}), durability=Durability.HELD)
+    assert (db.counts.commits, db.counts.syncs) == (commits, syncs)
+    db.flush()
+    assert (db.counts.commits, db.counts.syncs) == (commits + 1, syncs)
+    for at_ns in range(100):
+        db.add(OutboxEntry(at_ns, TelemetryReport([])))
+        db.acknowledge(db.next_batch()[-1][0])
+    assert (db.counts.commits, db.counts.syncs) == (commits + 1, syncs)
+    made.state = State.COMPLETE
+    db.save_run(made, run_entry(made, 2, {}))
+    assert (db.counts.commits, db.counts.syncs) == (commits + 2, syncs + 1)
+    # A killed agent has what was synced or flushed, and not what was held.
+    made.settled_ns = 5
+    db.save_run(made, durability=Durability.HELD)
+    (kept,) = AgentDb(tmp_path, 0).local_runs()
+    assert (kept.state, kept.settled_ns) == (State.COMPLETE, 0)
+
+
+def test_a_batch_that_is_not_acknowledged_comes_again_the_same(tmp_path: Path) -> None:
+    """Its numbers stay, so that the orchestrator applies each report once; later ones follow."""
+    db = AgentDb(tmp_path, 0)
+    for at_ns in range(3):
+        db.add(OutboxEntry(at_ns, TelemetryReport([])))
+    sent = db.next_batch()
+    assert [at_ns for _, at_ns, _, _ in sent] == [0, 1, 2]
+    db.save_run(local_run(), run_entry(local_run(), 3, {}))
+    db.add(OutboxEntry(4, TelemetryReport([])))
+    again = db.next_batch()
+    assert again[:3] == sent
+    assert [at_ns for _, at_ns, _, _ in again] == [0, 1, 2, 3, 4]
+    assert [seq for seq, *_ in again] == sorted(seq for seq, *_ in again)
+    db.acknowledge(again[1][0])
+    assert [at_ns for _, at_ns, _, _ in db.next_batch()] == [2, 3, 4]
+    # What was sent and not acknowledged is in the file, also after the agent was killed.
+    assert [at_ns for _, at_ns, _, _ in AgentDb(tmp_path, 0).next_batch()][-3:] == [2, 3, 4]
+
+
+def test_no_number_is_given_twice_whenever_the_agent_is_killed(tmp_path: Path) -> None:
+    draw, last = random.Random(3), 0
+    db = AgentDb(tmp_path, S_NS)
+    for at_ns in range(cases(200)):
+        if draw.random() < 0.3:
+            db.save_run(local_run(), run_entry(local_run(), at_ns, {}))
+        else:
+            db.add(OutboxEntry(at_ns, TelemetryReport([])))
+        new = [seq for seq, at, _, _ in db.next_batch() if at == at_ns]
+        assert len(new) == 1
+        assert new[0] > last
+        last = new[0]
+        db.acknowledge(last)
+        if draw.random() < 0.2:
+            db = AgentDb(tmp_path, S_NS)
+
+
+def test_a_database_of_an_agent_before_reserved_numbers_goes_on(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "book.sqlite")) as base:
+        base.execute(
+            "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL,"
+            " kind TEXT NOT NULL, json TEXT NOT NULL)"
+        )
+        base.execute("INSERT INTO outbox VALUES (70, 1, 'run', '{}')")
+        base.execute("DELETE FROM outbox")
+        base.commit()
+    db = AgentDb(tmp_path, 0)
+    db.add(OutboxEntry(2, TelemetryReport([])))
+    assert db.next_batch()[0][0] == 71
 
 
 def test_what_is_no_book_is_said(tmp_path: Path) -> None:
@@ -366,7 +456,11 @@ def test_what_is_no_book_is_said(tmp_path: Path) -> None:
         ({"programs": ["iperf3"]}, {"env": {"PATH": "."}}, 'the program "iperf3"'),
         ({"programs": ["iperf3"]}, {"client": ["./iperf3"]}, 'the program "./iperf3"'),
         ({"programs": []}, {"client": None, "scenario": "x"}, 'the program "skyhop"'),
-        ({"networks": ["none"]}, {}, "the network host"),
+        ({"networks": ["none"]}, {}, "the network internet"),
+        ({"networks": ["host"]}, {}, None),
+        ({"networks": ["host"]}, {"network": "host"}, None),
+        ({}, {"network": "host"}, "the network host"),
+        ({"networks": ["internet"]}, {"network": "host"}, "the network host"),
         ({"backends": ["podman"]}, {}, "the back end process"),
         ({"hours": ["01:00-02:00"]}, {}, "not at this hour"),
         ({"hours": ["00:00-01:00"]}, {}, None),
@@ -427,7 +521,11 @@ def test_a_row_of_an_older_agent_is_read() -> None:
     assert made.answer == ServerAnswer(run="R", ready=True, port=5201)
     assert made.stop == Outcome(State.ABORTED, Reason.USER, "m")
     again = json.loads(made.dumps())
-    assert {**again, "answer": row["answer"], "spec": JOB} == {**row, "fault": ""}
+    assert {**again, "answer": row["answer"], "spec": JOB} == {
+        **row,
+        "fault": "",
+        "is_given_up": False,
+    }
     assert again["spec"] == {**JOB, "length": 10.0}
     reply = {"task": "T", "run": "R", "ok": False, "port": None, "error": "no"}
     served = LocalRun.loads(json.dumps({**row, "side": "server", "answer": reply}))

@@ -34,6 +34,7 @@ from other_user import USER, as_other_user
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.executor.journal import is_alive, read_journal
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.kernel import leoscope, queues, service
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.kernel.client import KernelClient
@@ -427,7 +428,9 @@ def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
         'echo "{cc} $(cat /proc/sys/net/ipv4/tcp_congestion_control)"; '
         f"bash -c 'exec 3<>/dev/tcp/10.213.0.0/{port} && head -c 50000 /dev/zero >&3'"
     )
-    given = replace(assignment(script), network=Network.VETH, kernel=access)
+    # The fence closes private addresses, here the host's end of the device.
+    fence = Fence(["allow 10.213.0.0/20"])
+    given = replace(assignment(script), network=Network.VETH, kernel=access, fence=fence)
     given.write(directory)
     executor = start(directory)
     executor.communicate(timeout=60)

@@ -180,6 +180,7 @@ def test_who_serves_such_a_job_has_his_hosts_network_and_kernel(node: Node) -> N
         server="bcn-1",
     ) | {"nodes": ["edh"]}
     run = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+    node.orchestrator.policy |= {"networks": ["host", "veth"]}
     node.orchestrator.publish()
     wait_for(lambda: kept_revision(node.agent), why=node.said)
     node.orchestrator.task(run, "start", spec, priv=True)

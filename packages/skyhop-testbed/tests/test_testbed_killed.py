@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from conftest import skyhop_command
 from testbed_machine import (
+    HOSTS_NETWORK,
     Agent,
     Machine,
     Wire,
@@ -90,6 +91,7 @@ overhead = false
 [run]
 client = ["bash", "-c", "{says}; sleep 0.7; {leaves}"]
 {f'serve = ["bash", "-c", "{serving}"]' if server else ""}
+network = "host"
 files = ["input.bin"]
 """,
             input=bytes(200_000),
@@ -177,7 +179,7 @@ def _prepared(made: Machine, seed: int) -> Trial:
     with made.testbed() as testbed:
         for name in made.agents:
             # The next cleanup removes all runs that have ended.
-            testbed.set_policy(name, {"keep_days": 0})
+            testbed.set_policy(name, {**HOSTS_NETWORK, "keep_days": 0})
         wait_for(lambda: all(node.online for node in testbed.nodes()), 120, lambda: made.log)
     return Trial(made, seed)
 
@@ -271,7 +273,7 @@ def _light(
     """Return a job on node a that does not load the link: one line of bash."""
     first = {"overhead": "false", "length": '"120 s"', **keys}
     lines = "\n".join(f"{key} = {value}" for key, value in first.items())
-    text = json.dumps(["bash", "-c", command])
+    text = json.dumps(["bash", "-c", command]) + '\nnetwork = "host"'
     text += '\nfiles = ["input.bin"]' if files else ""
     return f'id = "{name}"\nnodes = ["a"]\n{lines}\n[when]\n{when}\n[run]\nclient = {text}\n'
 
@@ -550,6 +552,8 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
         assert testbed.node("a").scavenger_mode == "auto"
         wait_for(lambda: testbed.node("a").scavenger_active, 120, lambda: agent.log)
         testbed.cancel("sends")
+    # Files are uploaded after a quiet minute.
+    _traffic(terminal, 0.0)
     made.wait_ended()
     check_tables(made)
 

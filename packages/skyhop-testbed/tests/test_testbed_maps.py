@@ -125,7 +125,7 @@ def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
     monkeypatch.setattr("skyhop_testbed.agent.sensing._StarlinkTerminal", Terminal)
     node = NodeHere(tmp_path, monkeypatch)
     try:
-        node.start(dish="dish.invalid")
+        node.start(dish="192.0.2.1:9200")
         run = node.orchestrator.plan(job("true", run={"keep": ["telemetry"]}), 5)
         node.until_settled(run)
         node.clock.advance(2 * maps.EVERY_S)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import socket
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from manual_clock import S_NS
+from manual_clock import BEGIN_NS, S_NS
 from node_here import NodeHere, Script
 from testbed_fake_orchestrator import NODE
 
 from needs import cases
 from skyhop_testbed import api
+from skyhop_testbed.agent import deploying, own_traffic
+from skyhop_testbed.agent.link import Link, RefusedError
 from skyhop_testbed.executor.execution import GRACE_S, GRACE_WITH_NETWORK_S
+from skyhop_testbed.executor.tcp_sockets import TcpSocket
 
 SERVED, OTHER = "01JZZZZZZZZZZZZZZZZZZZZZZZ", "01JZZZZZZZZZZZZZZZZZZZZZZY"
+
+OWN_INODE = 77
+"""Inode of the agent's connection."""
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def job(*command: str, length_s: float = 20.0, **others: Any) -> dict[str, Any]:
 
 
 def served(*command: str, length_s: float = 20.0) -> dict[str, Any]:
-    run = {"serve": list(command), "network": "host"}
+    run = {"serve": list(command), "network": "internet"}
     return job("true", run=run, length_s=length_s) | {"nodes": ["edh"], "server": NODE}
 
 
@@ -51,8 +57,8 @@ def told(node: NodeHere, kind: str) -> list[dict[str, Any]]:
 
 def kept_revision(node: NodeHere) -> int:
     assert node.agent is not None
-    text = node.agent._node.db.get("schedule")
-    return int(json.loads(base64.b64decode(json.loads(text)[0]))["revision"]) if text else 0
+    stored = node.agent._node.db.orders()
+    return int(json.loads(stored[-1].body)["revision"]) if stored else 0
 
 
 def test_a_run_begins_at_its_start_and_its_files_arrive(node: NodeHere) -> None:
@@ -76,11 +82,11 @@ def test_a_run_begins_at_its_start_and_its_files_arrive(node: NodeHere) -> None:
 
 def test_telemetry_has_each_second_once(node: NodeHere) -> None:
     node.start()
-    node.clock.advance(30)
+    node.clock.advance(65)
     times = [sample["time_ns"] for body in told(node, "telemetry") for sample in body["samples"]]
     begin_ns = times[0]
     assert times == [begin_ns + second * S_NS for second in range(len(times))]
-    assert len(times) >= 28
+    assert len(times) >= 60
 
 
 def test_what_a_run_came_to_is_said(node: NodeHere) -> None:
@@ -112,6 +118,7 @@ def test_a_program_that_does_not_heed_is_killed_after_the_grace(
     node: NodeHere, network: str, grace_s: float
 ) -> None:
     node.scripts["sleep"] = Script(1e6, obeys_term=False)
+    node.orchestrator.policy = {"networks": ["host", "none"]}
     node.start()
     run = node.orchestrator.plan(job("sleep", "1", length_s=10.0, run={"network": network}))
     node.until_settled(run)
@@ -295,24 +302,186 @@ def test_runs_make_room_for_the_hosts_own_traffic(node: NodeHere) -> None:
     loud_ns = node.clock.now_ns()
     for second in range(100):
         node.clock.at(second * 0.1, lambda s=second: node.counts(s * 100_000))  # type: ignore[misc]
-    node.until(lambda: f"{run}/client/manifest.json" in at.files)
-    assert at.states(run)[-1] == "aborted(scavenger)"
-    result = manifest(node, run)["result"]
-    assert result["reason"] == "scavenger"
-    assert result["ended_ns"] - loud_ns <= 3 * S_NS
+    node.until(lambda: at.states(run)[-1] == "aborted(scavenger)")
     assert at.states(other)[-1] == "executing"
     refused = at.plan(job("true"))
     node.until_settled(refused)
     assert at.states(refused) == ["skipped(scavenger)"]
     at.runs = [r for r in at.runs if r["id"] != other]
     at.publish()
-    node.until(lambda: f"{other}/client/manifest.json" in at.files)
+    # Files are uploaded when the link has been the testbed's for a minute.
+    node.until(lambda: {f"{each}/client/manifest.json" for each in (run, other)} <= set(at.files))
+    assert 69 * S_NS <= node.clock.now_ns() - loud_ns <= 75 * S_NS
     assert at.states(other)[-1] == "executing"
+    result = manifest(node, run)["result"]
+    assert result["reason"] == "scavenger"
+    assert result["ended_ns"] - loud_ns <= 3 * S_NS
+
+
+MB = 1_000_000
+
+
+def test_an_upload_pauses_while_the_owner_is_active_and_goes_on_where_it_was(
+    node: NodeHere,
+) -> None:
+    at = node.orchestrator
+    at.policy = {"upload_bps": 8e6}
+    node.scripts["make"] = Script(writes={f"f{i}": bytes([i]) * MB for i in range(10)})
+    node.start()
+    node.clock.advance(3)
+    run = at.plan(job("make", length_s=300.0))
+    node.until(lambda: at.states(run)[-1:] == ["finishing"])
+    begin_ns = node.clock.now_ns()
+    for step in range(50):
+        node.clock.at(2 + step * 0.1, lambda s=step: node.counts(s * 100_000))  # type: ignore[misc]
+    node.until_settled(run)
+    took_s = (node.clock.now_ns() - begin_ns) / S_NS
+    assert at.states(run)[-1] == "complete"
+    # 10 MB take 10 s at 8 Mbit/s; the owner is active for 5 s and then quiet for a minute.
+    assert 70 <= took_s <= 80
+    sent = sum(size for name, size in at.pieces if name != "manifest.json")
+    assert sent == 10 * MB, "nothing is sent twice"
+
+
+def test_an_upload_keeps_to_the_owners_rate(node: NodeHere) -> None:
+    at = node.orchestrator
+    at.policy = {"upload_bps": 800e3}
+    node.scripts["make"] = Script(writes={"a": b"x" * MB})
+    node.start()
+    run = at.plan(job("make", length_s=300.0))
+    node.until(lambda: at.states(run)[-1:] == ["finishing"])
+    begin_ns = node.clock.now_ns()
+    node.until_settled(run)
+    # 1 MB takes 10 s at 800 kbit/s, of which a part may be over when the state is seen.
+    assert 9 <= (node.clock.now_ns() - begin_ns) / S_NS <= 11.5
+
+
+def moves(node: NodeHere, tx_bytes: int) -> None:
+    """Set the bytes that the agent's connection to the orchestrator has sent."""
+    local, peer = ip_address("10.0.0.2"), ip_address("192.0.2.1")
+    node.sockets.open = [TcpSocket(7, OWN_INODE, local, peer, 0, tx_bytes, 0, 0)]
+
+
+def test_the_months_cap_counts_the_agents_bytes_also_after_a_restart(
+    node: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_traffic, "inodes_of", lambda _pids: {OWN_INODE})
+    at = node.orchestrator
+    at.policy = {"data_cap_bytes_per_month": 10 * MB, "scavenger": {"tx_bps": 1e9}}
+    node.scripts["make"] = Script(writes={"a": b"x"})
+    node.start()
+    moves(node, 6 * MB)
+    node.clock.advance(10)
+    first = at.plan(job("make"))
+    node.until_settled(first)
+    assert at.states(first)[-1] == "complete"
+    node.end()
+    assert "used up" not in node.log()
+    moves(node, 0)
+    node.start()
+    node.clock.advance(5)
+    moves(node, 5 * MB)
+    node.clock.advance(5)
+    telemetry = len(told(node, "telemetry"))
+    refused = at.plan(job("make"))
+    node.until_settled(refused)
+    node.clock.advance(30)
+    assert at.states(refused) == ["skipped(refused)"]
+    assert len(told(node, "telemetry")) == telemetry, "samples stay on the node"
+    assert node.log().count("data cap of 10,000,000 bytes is used up") == 1
+    data = told(node, "health")[-1]["data"]
+    assert (data["used_bytes"], data["cap_bytes"]) == (11 * MB, 10 * MB)
+    assert "used up" in data["held_back"]
+
+
+def test_results_wait_for_the_next_month_when_the_cap_is_reached(
+    node: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_traffic, "inodes_of", lambda _pids: {OWN_INODE})
+    at = node.orchestrator
+    at.policy = {"data_cap_bytes_per_month": 10 * MB, "scavenger": {"tx_bps": 1e9}}
+    node.scripts["sleep"] = Script(20.0, writes={"a": b"x"})
+    node.clock.set_wall(BEGIN_NS + (31 * 86_400 - 120) * S_NS)
+    node.start()
+    run = at.plan(job("sleep", "20", length_s=60.0))
+    node.until(lambda: node.started(run))
+    moves(node, 11 * MB)
+    node.clock.advance(110)
+    assert at.states(run)[-1] == "finishing"
+    assert not at.pieces
+    node.until_settled(run)
+    assert at.states(run)[-1] == "complete"
+    assert node.clock.now_ns() >= BEGIN_NS + 31 * 86_400 * S_NS, "it is January"
+
+
+def test_udp_that_a_node_cannot_count_is_refused_in_a_sentence(
+    node: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploying, "missing_for_groups", lambda: "BPF: it needs root")
+    at, states = node.orchestrator, node.orchestrator.states
+    at.policy = {"networks": ["host", "none"]}
+    node.start()
+
+    def settled(**run: Any) -> str:
+        planned = at.plan(job("true", run={"network": "host", **run}))
+        node.until_settled(planned)
+        return states(planned)[-1]
+
+    assert settled() == "skipped(needs)"
+    (last,) = [b["change"] for b in told(node, "run") if b["change"]["state"] == "skipped"]
+    text = last["details"]["text"]
+    assert "BPF: it needs root" in text
+    assert 'transport = "tcp"' in text
+    assert settled(transport="tcp") == "complete"
+    assert settled(network="none") == "complete"
+    at.policy = {"networks": ["host"], "uncounted_udp": True}
+    at.publish()
+    node.clock.advance(2)
+    assert settled() == "complete"
+
+
+def test_an_older_orchestrator_gets_the_files_too(node: NodeHere) -> None:
+    at = node.orchestrator
+    at.is_old = True
+    node.scripts["make"] = Script(writes={f"f{i}": b"x" * i for i in range(20)})
+    node.start()
+    run = at.plan(job("make"))
+    node.until_settled(run)
+    assert at.states(run)[-1] == "complete"
+    assert len(manifest(node, run)["files"]) == 22
+
+
+def test_a_refused_upload_ends_the_run_with_its_reason(
+    node: NodeHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise RefusedError("denied: the run has more than 3 files")
+
+    node.start()
+    monkeypatch.setattr(Link, "upload", refuse)
+    run = node.orchestrator.plan(job("true"))
+    node.until_settled(run)
+    assert node.orchestrator.states(run)[-1] == "failed(upload)"
+    (last,) = [b["change"] for b in told(node, "run") if b["change"]["state"] == "failed"]
+    assert last["details"]["text"] == "denied: the run has more than 3 files"
+
+
+def test_more_files_than_the_owners_limit_end_the_run_with_a_reason(node: NodeHere) -> None:
+    at = node.orchestrator
+    at.policy = {"files": 100}
+    node.scripts["make"] = Script(writes={f"f{i:03}": b"x" for i in range(150)})
+    node.start()
+    run = at.plan(job("make"))
+    node.until_settled(run)
+    assert at.states(run)[-1] == "failed(disk)"
+    assert len(manifest(node, run)["files"]) == 102
+    assert "100" in manifest(node, run)["result"]["message"]
+    assert manifest(node, run)["result"]["partial"] is True
 
 
 def test_a_node_serves_anothers_run(node: NodeHere) -> None:
     at = node.orchestrator
-    at.policy = {"ports": [15_201, 15_300]}
+    at.policy = {"ports": [15_201, 15_300], "networks": ["host"]}
     node.scripts["python3"] = Script(1e6, listens=True)
     node.start()
     at.publish()

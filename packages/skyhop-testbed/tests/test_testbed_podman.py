@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,13 +29,27 @@ from needs import cases, missing, needs_namespaces, needs_program, needs_root
 from skyhop_testbed.executor import keep
 from skyhop_testbed.executor.assignment import RESULT_FILE, STOP_FILE, Assignment, Limits
 from skyhop_testbed.executor.journal import is_alive, read_journal
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.words import Backend, Network
 from waiting import wait_for
 
 pytestmark = pytest.mark.soak
 
 IMAGE = "localhost/skyhop-test:1"
-_PROGRAMS = ("bash", "cat", "env", "grep", "head", "id", "ls", "sh", "sleep", "touch", "true")
+_PROGRAMS = (
+    "bash",
+    "cat",
+    "env",
+    "grep",
+    "head",
+    "id",
+    "ls",
+    "sh",
+    "sleep",
+    "timeout",
+    "touch",
+    "true",
+)
 _ALONE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
 """Whether crun works here: it supports cgroup v1 or v2, not both at once."""
 
@@ -51,7 +66,9 @@ class Containers:
         self.environment = {**os.environ, "CONTAINERS_STORAGE_CONF": str(storage)}
 
     def command(self, *words: str) -> list[str]:
-        """Return a command that runs in a new mount namespace."""
+        """Return a command that, as root, runs in a new mount namespace."""
+        if os.geteuid() != 0:
+            return list(words)
         return ["unshare", "--mount", "sh", "-c", _ALONE, "sh", *words]
 
     def podman(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +139,6 @@ class Containers:
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Containers]:
     needs_program("podman", "podman")
-    needs_root()
     needs_namespaces()
     # Podman misses the end of containers whose files' paths exceed 50 characters.
     with tempfile.TemporaryDirectory(prefix="podman-") as place:
@@ -135,6 +151,14 @@ def machine() -> Iterator[Containers]:
 
 @pytest.fixture
 def containers(machine: Containers) -> Containers:
+    needs_root()
+    machine.forget()
+    return machine
+
+
+@pytest.fixture
+def of_any_user(machine: Containers) -> Containers:
+    """Return podman as root, or without root if an ordinary user runs the tests."""
     machine.forget()
     return machine
 
@@ -227,8 +251,6 @@ def test_what_podman_itself_refuses_is_no_programs_end(containers: Containers) -
 
 
 def test_a_containers_traffic_in_the_hosts_network_is_counted(containers: Containers) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         script = (
@@ -271,3 +293,39 @@ def _wait_for_moment(containers: Containers, moment: str) -> None:
     wait_for(reached.get(moment, reached["started"]))
     if moment == "any":
         time.sleep(random.uniform(0.0, 0.8))
+
+
+def _own_address() -> str:
+    """Return an address of this machine that is not on its loopback; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        try:
+            own.connect(("192.0.2.1", 9))
+        except OSError as error:
+            missing("network", f"this machine has no route: {error}")
+        return str(own.getsockname()[0])
+
+
+def test_a_container_reaches_what_its_fence_passes_alone(of_any_user: Containers) -> None:
+    needs_program("slirp4netns", "slirp4netns")
+    here = _own_address()
+    with socket.create_server((here, 0)) as open_one, socket.create_server((here, 0)) as closed:
+        ports = [each.getsockname()[1] for each in (open_one, closed)]
+        fence = Fence([f"allow {here}:{ports[0]}", f"deny {here}"])
+        targets = [f"{here}/{port}" for port in ports]
+        targets += ["192.168.100.1/80", "169.254.169.254/80", f"10.0.2.2/{ports[0]}", "10.0.0.1/80"]
+        script = (
+            "cat /etc/resolv.conf; grep -c tap0 /proc/net/dev; "
+            f"for each in {' '.join(targets)}; do "
+            "(exec 3<>/dev/tcp/$each) 2>/dev/null && echo $each; done; true"
+        )
+        given = contained("true", network=Network.INTERNET, fence=fence)
+        # A packet that the filter drops ends in a timeout: the second port has no route of its own.
+        given = replace(given, command=["timeout", "60", "bash", "-c", script])
+        result = of_any_user.result(of_any_user.start(given))
+        closed.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            closed.accept()
+    assert result["state"] == "complete", (result, (of_any_user.run / "stderr").read_text())
+    assert of_any_user.said() == ["nameserver 10.0.2.3", "1", targets[0]]
+    assert result["traffic"]["tx_bytes"] > 0
+    assert of_any_user.left() == []

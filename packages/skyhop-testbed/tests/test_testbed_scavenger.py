@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
+import random
 from typing import Any
 
 import pytest
@@ -27,7 +30,26 @@ from skyhop_testbed.words import ScavengerMode
 S = 1_000_000_000
 DAY = 86_400 * S
 T0 = 20_000 * DAY
-LOUD, SOFT, QUIET = Rates(50_000, 0), Rates(30_000, 0), Rates(10_000, 40_000)
+
+
+def left(  # noqa: PLR0917
+    total_rx: float | None,
+    total_tx: float | None,
+    runs_rx: float | None = 0.0,
+    runs_tx: float | None = 0.0,
+    agent_rx: float = 0.0,
+    agent_tx: float = 0.0,
+) -> Rates:
+    """Return the rates of a second, in which the owner has what is left of the total."""
+    parts = (total_rx, total_tx, runs_rx, runs_tx, agent_rx, agent_tx)
+    users = [
+        None if total is None or runs is None else max(0.0, total - runs - agent)
+        for total, runs, agent in ((total_rx, runs_rx, agent_rx), (total_tx, runs_tx, agent_tx))
+    ]
+    return Rates(*parts, *users)
+
+
+LOUD, SOFT, QUIET = left(50_000, 0), left(30_000, 0), left(10_000, 40_000)
 
 
 def decisions(rule: Rule, *seconds: Rates | None, begin_ns: int = T0) -> list[Decision]:
@@ -48,13 +70,13 @@ def test_two_loud_samples_of_three_activate() -> None:
 @pytest.mark.parametrize(
     ("loud", "is_enough"),
     [
-        (Rates(40_001, 0), True), (Rates(40_000, 0), False),
-        (Rates(0, 100_001), True), (Rates(0, 100_000), False),
-        (Rates(40_000, 100_000), False),
-        (Rates(1e8 + 40_001, 2e6, 1e8, 2e6), True), (Rates(1e8 + 40_000, 2e6, 1e8, 2e6), False),
-        (Rates(50_000, 0, 0, 0, 10_000, 0), False), (Rates(50_001, 0, 0, 0, 10_000, 0), True),
-        (Rates(None, 100_001), True), (Rates(None, 100_000), False),
-        (Rates(50_000, 0, None, 0), False), (Rates(0, 0, 1e6, 1e6), False),
+        (left(40_001, 0), True), (left(40_000, 0), False),
+        (left(0, 100_001), True), (left(0, 100_000), False),
+        (left(40_000, 100_000), False),
+        (left(1e8 + 40_001, 2e6, 1e8, 2e6), True), (left(1e8 + 40_000, 2e6, 1e8, 2e6), False),
+        (left(50_000, 0, 0, 0, 10_000, 0), False), (left(50_001, 0, 0, 0, 10_000, 0), True),
+        (left(None, 100_001), True), (left(None, 100_000), False),
+        (left(50_000, 0, None, 0), False), (left(0, 0, 1e6, 1e6), False),
     ],
 )  # fmt: skip
 def test_what_is_left_of_the_total_counts_in_either_direction(loud: Rates, is_enough: bool) -> None:
@@ -78,7 +100,7 @@ def test_missing_samples_neither_activate_nor_deactivate() -> None:
     found = decisions(Rule(), LOUD, LOUD, *[QUIET, None] * 60)
     assert not found[-1].active, "60 s were seen to be quiet"
     assert found[-4].active
-    half = Rates(0, None)
+    half = left(0, None)
     assert decisions(Rule(), LOUD, LOUD, *[half] * 300)[-1].active, "of the other nothing is known"
 
 
@@ -155,7 +177,7 @@ def test_a_policy_makes_a_rule() -> None:
 
 
 def test_slack_forgives_a_share_of_runs_traffic() -> None:
-    run = Rates(101e6, 0, 100e6, 0)
+    run = left(101e6, 0, 100e6, 0)
     assert decisions(Rule(), run, run)[-1].active
     assert not decisions(Rule(slack=0.02), run, run)[-1].active
     assert decisions(Rule(slack=0.02), LOUD, LOUD)[-1].active
@@ -173,7 +195,7 @@ def test_rates_are_differences_over_time() -> None:
     first, second = metered(Counters(1000, 0, 500, 0, 1, 2), Counters(3000, 8, 1500, 4, 2, 4),
                             every_ns=S // 2)  # fmt: skip
     assert first is None, "nothing came before it"
-    assert second == Rates(32_000, 128, 16_000, 64, 16, 32)
+    assert second == left(32_000, 128, 16_000, 64, 16, 32)
     assert second.user_rx_bps == 15_984
 
 
@@ -197,25 +219,156 @@ def test_a_counter_far_below_its_top_began_anew_however_long_ago() -> None:
     assert found.total_rx_bps is None
 
 
-def test_what_runs_had_more_than_the_total_is_nothing() -> None:
-    assert Rates(0, 10, 8000, 4).user_rx_bps == 0
-    assert Rates(0, 10, 8000, 4).user_tx_bps == 6
+def test_what_runs_had_more_than_the_total_is_made_up_for_in_the_next_second() -> None:
+    run_first = Counters(1000, 0, 8000, 0), Counters(9000, 0, 8000, 0), Counters(9500, 0, 8000, 0)
+    link_first = Counters(8000, 0, 0, 0), Counters(8000, 0, 8000, 0), Counters(8500, 0, 8000, 0)
+    for later, expected in ((run_first, [0, 8000, 4000]), (link_first, [64_000, 0, 0])):
+        found = metered(Counters(0, 0), *later)[1:]
+        assert [one and one.user_rx_bps for one in found] == expected
 
 
 def test_after_a_lost_reading_the_next_one_begins_anew() -> None:
     found = metered(Counters(0, 0), None, Counters(10**6, 0), Counters(10**6 + 1, 0))
     assert found[1:3] == [None, None]
-    assert found[3] == Rates(8, 0)
+    assert found[3] == left(8, 0)
 
 
 def test_two_readings_of_one_moment_say_nothing() -> None:
     assert metered(Counters(0, 0), Counters(5, 0), every_ns=0)[-1] is None
 
 
+# Counters that are read one after another, of a link that carries runs, agent and owner.
+
+Bursts = list[tuple[float, int]]
+"""Times in s, and bytes."""
+Moments = list[tuple[float, float, float, float]]
+"""Times in s of each reading: of the link, the runs, the agent, and the link again."""
+_BYTES = st.integers(1, 100_000)
+_SECONDS = 20
+
+
+@st.composite
+def bursts(draw: st.DrawFn, count: int) -> Bursts:
+    times = st.floats(0, _SECONDS)
+    return draw(st.lists(st.tuples(times, _BYTES), max_size=count))
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> Moments:
+    readings = []
+    for second in range(_SECONDS + 1):
+        begin = second + draw(st.floats(0, 0.3))
+        steps = draw(st.lists(st.floats(0, 0.1), min_size=3, max_size=3))
+        before, after = begin, begin + sum(steps)
+        runs, agent = draw(st.permutations([begin + steps[0], begin + steps[0] + steps[1]]))
+        readings.append((before, runs, agent, after))
+    return readings
+
+
+class Counter:
+    """Counter of the bytes of bursts."""
+
+    def __init__(self, *sources: Bursts) -> None:
+        found = sorted(burst for source in sources for burst in source)
+        self._times = [at for at, _ in found]
+        self._sums = [0, *itertools.accumulate(size for _, size in found)]
+
+    def at(self, time_s: float) -> int:
+        """Return the counter at a time."""
+        return self._sums[bisect.bisect_right(self._times, time_s)]
+
+
+@settings(max_examples=cases(60), deadline=None)
+@given(bursts(40), bursts(20), bursts(20), moments())
+def test_what_the_owner_moved_is_counted_once_whenever_counters_are_read(
+    of_runs: Bursts, of_agent: Bursts, of_owner: Bursts, read: Moments
+) -> None:
+    link, runs, agent = Counter(of_runs, of_agent, of_owner), Counter(of_runs), Counter(of_agent)
+    owner, meter, sums, between = Counter(of_owner), Meter(), [0], []
+    for second, (before_s, runs_s, agent_s, after_s) in enumerate(read):
+        between.append(link.at(after_s) - link.at(before_s))
+        counters = Counters(
+            link.at(before_s), 0, runs.at(runs_s), 0, agent.at(agent_s), 0, link.at(after_s), 0
+        )
+        found = meter.update(T0 + second * S, counters)
+        sums.append(sums[-1] + round(((found and found.user_rx_bps) or 0) / 8))
+    moved = [owner.at(after_s) for *_, after_s in read]
+    for begin, end in itertools.combinations(range(len(read)), 2):
+        # The error is what the link carried while the counters were read.
+        bound = max(between[begin], between[end]) + between[0]
+        assert abs(sums[end + 1] - sums[begin + 1] - (moved[end] - moved[begin])) <= bound
+    if not of_owner:
+        assert sums[-1] == 0, "no second of a quiet machine has any owner's traffic"
+
+
+@settings(max_examples=cases(30), deadline=None)
+@given(st.integers(0, 2**32), st.floats(0, 0.9), st.sampled_from([-1, 1]), st.integers(0, 400_000))
+def test_bursts_that_are_seen_a_second_late_do_not_add_up(
+    seed: int, late_s: float, sign: int, size: int
+) -> None:
+    """A burst every 15 s, as the obstruction map, which its counter shows before or after."""
+    chance, scavenger, meter = random.Random(seed), Scavenger(), Meter()
+    passed = [(15.0 * i + 2 + chance.uniform(0, 0.999), size) for i in range(20)]
+    link, seen = Counter(passed), Counter([(at + sign * late_s, size) for at, size in passed])
+    loud_seconds = 0
+    for second in range(300):
+        counters = Counters(link.at(second), 0, 0, 0, seen.at(second), 0)
+        found = meter.update(T0 + second * S, counters)
+        loud_seconds += bool(found and (found.user_rx_bps or 0) > 40_000)
+        assert not scavenger.update(T0 + second * S, found).active
+    assert loud_seconds <= (20 if sign > 0 else 0)
+
+
+@settings(max_examples=cases(30), deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 10_000_000), st.floats(0.001, 0.003))
+def test_an_owner_is_noticed_in_two_seconds_whatever_a_run_moves(
+    seed: int, run_bytes_per_s: int, reading_s: float
+) -> None:
+    chance, scavenger, meter, begins = random.Random(seed), Scavenger(), Meter(), 10
+    for second in range(begins + 3):
+        at = second + chance.uniform(0, 0.05)
+        later = at + reading_s
+        runs = [round(run_bytes_per_s * time) for time in (at, chance.uniform(at, later), later)]
+        owner = [max(0, round(125_000 * (time - begins - 0.06))) for time in (at, later)]
+        counters = Counters(
+            runs[0] + owner[0], 0, runs[1], 0, 0, 0, later_rx=runs[2] + owner[1], later_tx=0
+        )
+        active = scavenger.update(T0 + second * S, meter.update(T0 + second * S, counters)).active
+        assert active is (second >= begins + 2)
+
+
+@given(st.integers(-20_000, 60_000))
+@settings(max_examples=cases(20), deadline=None)
+def test_headers_that_were_estimated_too_large_hide_no_owner(error_per_s: int) -> None:
+    """A run's bytes are overestimated for a minute; then an owner with 200 kbit/s comes."""
+    meter, found = Meter(), []
+    for second in range(80):
+        run, owner = 1_000_000 * min(second, 60), 25_000 * max(0, second - 60)
+        over = max(0, error_per_s) * min(second, 60)
+        found.append(meter.update(T0 + second * S, Counters(run + owner, 0, run + over, 0)))
+    users = [one.user_rx_bps for one in found if one is not None]
+    assert max(users[:59]) == 0
+    # What is carried from five seconds delays the notice by so many seconds at most.
+    hidden = -(-5 * max(0, error_per_s) // 25_000)
+    assert all(bps == 200_000 for bps in users[60 + hidden :])
+
+
+def test_a_terminal_reports_a_runs_tail_a_second_later() -> None:
+    rates, runs = [0, 0, 10**6, 10**6, 10**6, 0, 0, 0, 0], []
+    meter, moved, total, users = Meter(lag=2), 0, 0, []
+    for second, bytes_per_s in enumerate(rates):
+        moved += bytes_per_s
+        runs.append(moved)
+        total = runs[max(0, second - 1)]
+        found = meter.update(T0 + second * S, Counters(total, 0, moved, 0))
+        users.append(found and found.user_rx_bps)
+    assert users == [None, *[0] * (len(rates) - 1)]
+
+
 # Random sequences.
 
 _RATE = st.none() | st.sampled_from([0.0, 19_999.0, 20_000.0, 40_000.0, 40_001.0, 50_000.0, 1e8])
-_RATES = st.none() | st.builds(Rates, _RATE, _RATE, st.sampled_from([0.0, 1e4, None]))
+_RATES = st.none() | st.builds(left, _RATE, _RATE, st.sampled_from([0.0, 1e4, None]))
 
 
 def loud(one: Rates | None) -> bool:

@@ -12,6 +12,8 @@ from testbed_harness import local_orchestrator
 from skyhop.errors import RunError
 from skyhop.telemetry import tidying
 from skyhop_testbed import serve
+from skyhop_testbed.orchestrator.watch import Watch
+from skyhop_testbed.orchestrator.webhooks import Sender, post
 
 
 def test_housekeeping_goes_on_until_the_service_stops(
@@ -38,7 +40,8 @@ def test_housekeeping_goes_on_until_the_service_stops(
                 if len(waits) == 242:
                     event.set()
 
-            await serve._tick(at.orchestrator, stopping, wait)
+            sender = Sender(at.orchestrator, post)
+            await serve._tick(at.orchestrator, stopping, wait, Watch(at.orchestrator, sender))
 
         monkeypatch.setattr(at.orchestrator, "tick", tick)
         monkeypatch.setattr(tidying, "tidy_in_subprocess", lambda _directory: tidied.append(rounds))

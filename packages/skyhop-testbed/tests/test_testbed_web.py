@@ -33,12 +33,13 @@ from needs import missing
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.maps import recorded_map
 from skyhop_testbed import api
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, runs
+from skyhop_testbed.orchestrator import accounts, alerts, jobs, nodes, runs, webhooks
 from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator.page_port import PagePort
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop_testbed.states import Change
 from skyhop_testbed.store import tables
-from skyhop_testbed.web import drawings, figure
+from skyhop_testbed.web import drawings, figure, reasons
 from skyhop_testbed.web.app import make_app
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.guard import LARGEST_FORM
@@ -46,7 +47,7 @@ from skyhop_testbed.web.map import node_map
 from skyhop_testbed.web.plots import Chart, Line
 from skyhop_testbed.web.recent import RecentTelemetry, columns
 from skyhop_testbed.web.toml import to_toml
-from skyhop_testbed.words import Reason, Role, State
+from skyhop_testbed.words import Reason, Role, Side, State
 
 S = 10**9
 HOUR = 3600 * S
@@ -145,7 +146,7 @@ def fill(directory: Path) -> Testbed:
         nodes.put(ctx, api.PutNode(name="ams-1", address="192.0.2.7"))
         nodes.set_policy(ctx, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
     _add_job(bed, directory)
-    bed.app = make_app(orchestrator)
+    bed.app = make_app(orchestrator, PagePort(orchestrator))
     return bed
 
 
@@ -208,11 +209,92 @@ def own(filled: Testbed, tmp_path: Path) -> Iterator[Testbed]:
         directory=directory,
         orchestrator=orchestrator,
         clock=clock,
-        app=make_app(orchestrator),
+        app=make_app(orchestrator, PagePort(orchestrator)),
         clients={},
     )
     yield made
     orchestrator.close()
+
+
+# --- what is wrong
+
+
+def test_a_failed_run_says_why_and_shows_its_details_once(own: Testbed) -> None:
+    traffic = {"rx_bytes": 12_345_678, "tx_bytes": 999}
+    result = {"exit": 3, "traffic": traffic, "began_ns": S, "ended_ns": 3 * S, "partial": False}
+    with own.orchestrator.writing(Caller("bob", Role.USER_PRIV)) as ctx:
+        made = jobs.submit(ctx, job("fails", 'at = "2026-11-30T12:30:00Z"'), {}, own.directory)
+        run = runs.listing(ctx, of_job=made.id)[0].id
+    own.now_ns += HOUR // 2
+    states = (State.CLAIMED, State.EXECUTING, State.FINISHING, State.FAILED)
+    with own.orchestrator.writing(Caller("bcn-1", Role.NODE)) as ctx:
+        for state in states:
+            details = result if state in states[2:] else {}
+            reason = Reason.EXIT if state is State.FAILED else None
+            change = Change(own.now_ns, state, "node:bcn-1", reason, details)
+            runs.apply(ctx, runs.get(ctx, run), change)
+    page = own.client("bob").get(f"/runs/{run}").text
+    for raw in ("began_ns", "partial", "rx_bytes", "traffic:"):
+        assert raw not in page, raw
+    for said in ("exit status 3", "received 12.3 MB, sent 999 byte", "ran for 2.0 s"):
+        assert page.count(said) == 1, said
+    assert "The program ended with an error; its output says more." in page
+    # The run of the fixture has left its output.
+    page = own.client("bob").get(f"/runs/{own.run}").text
+    assert f'<a href="/runs/{own.run}/log/client/stdout">stdout of the client</a>' in page
+    assert "stdout of the client" not in own.client("ann").get(f"/runs/{own.run}").text
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert set(reasons._SENTENCES) == set(Reason)
+
+
+def test_a_failed_server_leads_to_its_output() -> None:
+    common: dict[str, Any] = {"id": "R", "job": "J", "client": "c", "server": "s", "spec": {}}
+    run = api.RunDocument.model_construct(
+        **common, state=State.FAILED, reason=Reason.SERVER, events=[], files=[]
+    )
+    files = [
+        api.RunFile.model_construct(side=side, name=name, size=size)
+        for side, name, size in (
+            (Side.SERVER, "stdout", 5), (Side.SERVER, "stderr", 7), (Side.CLIENT, "stderr", 0),
+            (Side.CLIENT, "stdout", 1), (Side.CLIENT, "other", 9),
+        )
+    ]  # fmt: skip
+    found = reasons.why(run, files)
+    assert found
+    assert [label for label, _ in found.links] == [
+        "stderr of the server", "stdout of the server", "the server's node s",
+        "stdout of the client", "the node c",
+    ]  # fmt: skip
+    whole = run.model_copy(update={"state": State.COMPLETE, "reason": None})
+    assert reasons.why(whole, files) is None
+
+
+def test_trouble_is_on_the_list_of_nodes_and_the_overview(own: Testbed) -> None:
+    health = {"version": "0.1.0", "disk_free_bytes": 1.5e9, "clock_offset_ms": -250.0, "load": 0.25}
+    with own.orchestrator.writing(Caller("bcn-1", Role.NODE)) as ctx:
+        nodes.report(ctx, [event(9, own.now_ns, "health", json.dumps(health))])
+    with own.orchestrator.writing(ITSELF) as ctx:
+        accounts.register_certificate(ctx, "bcn-1", b"d" * 32, ctx.now_ns + 90 * 24 * HOUR)
+        facts = alerts.Facts(ctx.now_ns, 10**12, 2**62, 2**62, failed_pages=3)
+        alerts.update(ctx, alerts.findings(ctx, facts))
+        webhooks.put(ctx, api.PutWebhook(name="ops", url="https://ops.test/secret-part"))
+    listed = own.client("cem").get("/nodes").text
+    for said in ('<tr class="trouble">', ">disk</span>", ">clock</span>", "1.5 GB", "-250.0 ms",
+                 "0.25", "0.1.0"):  # fmt: skip
+        assert said in listed, said
+    assert listed.count('class="trouble"') == 1
+    overview = {name: own.client(name).get("/").text for name in ("admin", "ann", "cem")}
+    assert "the process of the web pages ends again" in overview["admin"]
+    assert "1.5 GB of disk space are free" in overview["ann"]
+    assert "the process of the web pages" not in overview["ann"]
+    assert "Alerts" not in overview["cem"]
+    page = own.client("admin").get("/admin").text
+    assert "https://ops.test/…" in page
+    assert "secret-part" not in page
+    for html in (listed, page, *overview.values()):
+        Checker(html)
 
 
 # --- permissions
@@ -754,7 +836,8 @@ def test_live_telemetry_is_read_on_and_survives_folding(own: Testbed) -> None:
     found = client.get("/nodes/bcn-1/live.json").json()
     assert found["time_s"] == [begin / S + n for n in range(101)]
     assert found["pop_ping_latency_ms"][8] == 31.0
-    assert found["user_rx_bps"] == [None] * 101
+    assert "user_rx_bps" not in found, "cem does not own the node"
+    assert own.client("ann").get("/nodes/bcn-1/live.json").json()["user_rx_bps"] == [None] * 101
     page = client.get("/nodes/bcn-1").text
     assert "31.0 ms" in page
     assert 'class="line k0"' in page, "charts are there without scripts"
@@ -868,6 +951,61 @@ def test_waiting_too_long_for_other_drawings_is_an_error(
         made.get("sky", file="one")
     assert len(said) == 1
     assert [file.name for file in (tmp_path / "drawings").iterdir()] == [".skyhop"]
+
+
+def test_a_young_nodes_history_fills_its_axis(own: Testbed, drawn_here: list[str]) -> None:
+    own.now_ns = own.now_ns // (600 * S) * 600 * S
+    own.orchestrator.store_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
+    page = own.client("cem").get("/nodes/bcn-1/history?hours=24").text
+    assert drawn_here == ["series"]
+    # 1,200 s in 288 bins are of 5 s, not of the 300 s of a whole day.
+    assert "each point is the mean of 5 s" in page
+    (first, *_, last) = re.findall(
+        r'<path class="line k0" d="M([\d.]+) [^"]*L([\d.]+) [^"]*"/>', page
+    )
+    assert float(first[0]) < 60
+    assert float(last[1]) > 300
+
+
+def test_a_picture_says_that_it_is_drawn_or_why_not(own: Testbed, drawn_here: list[str]) -> None:
+    client, page = history_of_twenty_minutes(own)
+    assert page.text.count('<p class="drawing" aria-hidden="true">drawing…</p>') == 2
+    said = client.get("/nodes/bcn-1/figure/orientation?hours=1").text
+    assert "not enough data yet: there is no pop_ping_latency_ms" in " ".join(
+        re.findall(r"<text[^>]*>([^<]*)</text>", said)
+    )
+    assert 'fill="#fff"/>' in said
+    assert drawn_here == ["series", "orientation"]
+
+
+def test_pages_are_shown_while_drawings_are_awaited(
+    own: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, begun = threading.Event(), threading.Semaphore(0)
+
+    def wait(*_: Any, **__: Any) -> Path:
+        begun.release()
+        assert end.wait(60)
+        raise InputError("no data")
+
+    monkeypatch.setattr(Drawings, "get", wait)
+    client = own.client("cem")
+    # One event loop for all requests, as in the service.
+    with client:
+        waiting = [
+            threading.Thread(target=client.get, args=["/nodes/bcn-1/figure/spikes"])
+            for _ in range(8)
+        ]
+        for each in waiting:
+            each.start()
+        try:
+            for _ in range(4):
+                assert begun.acquire(timeout=60)
+            assert client.get("/nodes").status_code == 200
+        finally:
+            end.set()
+            for each in waiting:
+                each.join()
 
 
 @pytest.mark.usefixtures("drawn_here")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from damaged import Trial
 from skyhop.errors import InputError
 from skyhop_testbed import api, wire
 from skyhop_testbed.api import ApiError, ErrorKind
+from skyhop_testbed.orchestrator.http import make_app, read_message
+from skyhop_testbed.protocol import own_headers
 from skyhop_testbed.wire import Wire
 
 _PIECES = [("a", 0, b"whole\n"), ("empty", 0, b""), ("b/c", 7, bytes(range(256)))]
@@ -162,3 +168,62 @@ def test_a_stream_is_ended_from_another_thread() -> None:
         lines.cancel()
         thread.join(60)
     assert kinds == [ErrorKind.UNREACHABLE]
+
+
+def asked_over_asgi(content: bytes, encoding: str) -> tuple[int, list[api.Batch], str]:
+    """Send a report to an application without sockets; return status, requests and answer."""
+    seen: list[api.Batch] = []
+
+    async def act(operation: api.Operation[Any, Any], http: Request) -> int:
+        seen.append(await read_message(operation, http))
+        return 7
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app([api.REPORT], act))
+        async with httpx.AsyncClient(transport=transport, base_url="https://t") as client:
+            headers = {"content-encoding": encoding}
+            return await client.post("/v1/events", content=content, headers=headers)
+
+    answer = asyncio.run(ask())
+    return answer.status_code, seen, answer.text
+
+
+def test_a_long_report_is_sent_compressed_and_read() -> None:
+    sent: list[httpx.Request] = []
+
+    def take(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200, json=7, headers=own_headers())
+
+    http = httpx.Client(base_url="https://t", transport=httpx.MockTransport(take))
+    events = [api.Event(seq=n, at_ns=n, kind="health", body='{"a": 1}') for n in range(50)]
+    batch = api.Batch(events=events, at_ns=1)
+    wire = Wire(http)
+    for batch_sent in (batch, batch, api.Batch(at_ns=1)):
+        assert wire.call(api.REPORT, batch_sent, is_packed=True) == 7
+    # The first answer says that the orchestrator reads compressed requests.
+    plain, packed, short = sent
+    assert "content-encoding" not in plain.headers
+    assert "content-encoding" not in short.headers
+    assert packed.headers["content-encoding"] == api.PACKING
+    assert len(packed.content) < len(plain.content) / 5
+    status, seen, text = asked_over_asgi(packed.content, packed.headers["content-encoding"])
+    assert (status, text) == (200, "7")
+    assert seen == [batch]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "said"),
+    [
+        (b"no zlib", api.PACKING, "damaged"),
+        (zlib.compress(b"{}")[:-3], api.PACKING, "cut off"),
+        (zlib.compress(bytes(api.LARGEST_REQUEST + 1)), api.PACKING, "more than"),
+        (b"{}", "br", "content encoding"),
+    ],
+)
+def test_a_compressed_request_that_is_wrong_is_refused(
+    content: bytes, encoding: str, said: str
+) -> None:
+    status, seen, text = asked_over_asgi(content, encoding)
+    assert (status, seen) == (400, [])
+    assert said in text

@@ -54,6 +54,9 @@ class FakeOrchestrator:
         self.grants = True
         self.files: dict[str, bytes] = {}
         self.complete: set[tuple[str, str]] = set()
+        self.pieces: list[tuple[str, int]] = []
+        self.is_old = False
+        """Whether it lacks the operations that are newer than the first version."""
         self.batches = 0
         self.reached: dict[str, threading.Event] = {}
         self.held: dict[str, threading.Event] = {}
@@ -279,21 +282,43 @@ class FakeOrchestrator:
         return {n.removeprefix(prefix): len(d) for n, d in self.files.items() if prefix in n}
 
     def upload(self, of: api.RunSide, pieces: Iterable[tuple[api.Piece, bytes]]) -> bool:
-        """Store pieces of files; the manifest completes a run's side."""
+        """Store pieces of files; a manifest whose files are all there completes a run's side."""
         self._pass("upload")
-        complete, place = False, f"{of.run}/{of.side}"
+        place = f"{of.run}/{of.side}"
         for piece, data in pieces:
             name = f"{place}/{piece.name}"
             self.files[name] = self.files.get(name, b"")[: piece.offset] + data
-            if piece.name == "manifest.json":
-                listed = json.loads(data)["files"]
-                complete = all(
-                    hashlib.sha256(self.files[f"{place}/{each['name']}"]).hexdigest()
-                    == each["sha256"]
-                    for each in listed
-                )
-                self.complete.add((of.run, of.side))
-        return complete
+            self.pieces.append((piece.name, len(data)))
+        if f"{place}/manifest.json" not in self.files:
+            return False
+        listed = json.loads(self.files[f"{place}/manifest.json"])["files"]
+        if not all(
+            hashlib.sha256(self.files.get(f"{place}/{each['name']}", b"-")).hexdigest()
+            == each["sha256"]
+            for each in listed
+        ):
+            return False
+        self.complete.add((of.run, of.side))
+        return True
+
+    def uploadprogress(self, request: api.RunSide) -> api.UploadProgress:
+        """Return which files of a run's side are missing; an older orchestrator cannot."""
+        if self.is_old:
+            raise NotFoundError("there is no such operation here")
+        place = f"{request.run}/{request.side}"
+        content = self.files.get(f"{place}/manifest.json", b"")
+        try:
+            listed = json.loads(content)["files"]
+        except ValueError:
+            return api.UploadProgress(manifest_bytes=len(content), missing=None, offset=0)
+        names = [f"{place}/{each['name']}" for each in listed]
+        here = [len(self.files[name]) if name in self.files else -1 for name in names]
+        missing = [i for i, each in enumerate(listed) if here[i] != each["size"]]
+        return api.UploadProgress(
+            manifest_bytes=len(content),
+            missing=[(i, i + 1) for i in missing],
+            offset=max(0, here[missing[0]]) if missing else 0,
+        )
 
 
 async def _only(data: bytes) -> AsyncIterator[bytes]:

@@ -172,11 +172,11 @@ def local(directory: Path) -> Iterator[Local]:
         return Service(orchestrator, wait)
 
     made = Local(orchestrator, clock, loop, loop.run_until_complete(begin()), silences)
-    elsewhere: Callable[[str, ssl.SSLContext], httpx.Client] = wire.open_http
+    elsewhere: Callable[..., httpx.Client] = wire.open_http
 
-    def open_http(address: str, context: ssl.SSLContext) -> httpx.Client:
+    def open_http(address: str, context: ssl.SSLContext, proxy: str | None = None) -> httpx.Client:
         if address != ADDRESS:
-            return elsewhere(address, context)
+            return elsewhere(address, context, proxy)
         line = Line(loop, made.service.app(of_nodes=False))
         return httpx.Client(base_url=f"https://{ADDRESS}", transport=line)
 

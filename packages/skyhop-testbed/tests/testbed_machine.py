@@ -35,6 +35,8 @@ from skyhop_testbed.words import ENDED, State
 from waiting import wait_for
 
 S = 1_000_000_000
+HOSTS_NETWORK = {"networks": ["host"]}
+"""Policy of an owner who allows the host's network."""
 _SETTLED_S = 240.0
 
 
@@ -240,6 +242,8 @@ class Machine:
         """Make a node with its agent, not started yet; with a wire, it goes over that."""
         with self.served.testbed() as testbed:
             testbed.put_node(api.PutNode(name=name, **node))
+            # The programs of runs call a sink of the test on the host's loopback.
+            testbed.set_policy(name, HOSTS_NETWORK)
             invitation = testbed.invitation(name)
         if wire is not None:
             invitation["agents"] = wire.address

@@ -23,6 +23,11 @@ ROUTE = ["192.168.1.1", "100.64.0.1", "172.16.249.6", "206.224.65.1", "149.19.10
 ONE_WAY_MS = np.array([0.4, 16.0, 0.9, 1.6, 2.5, 5.1])
 SHARE = ONE_WAY_MS[1] / ONE_WAY_MS.sum()
 FEW = 120
+ROUTE6 = [
+    "2605:59c8:1a00:4200::1", "2605:59c8:10a::1", "2620:134:b0fe:252::40", "2620:134:b0ff::30a",
+    "2605:59c7:9001::13", "2001:4860:4860::8888",
+]  # fmt: skip
+"""Route over IPv6: router, gateway, backhaul, point of presence, border, destination."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -165,48 +170,49 @@ def test_a_table_of_prefixes_assigns_hops_to_operators(tmp_path: Path) -> None:
         read_prefixes(table)
 
 
-def traceroute(rtt_ms: Floats) -> str:
+def traceroute(rtt_ms: Floats, addresses: Sequence[str] = ROUTE) -> str:
     lines = []
     for row in rtt_ms:
-        lines.append("traceroute to 8.8.8.8 (8.8.8.8), 30 hops max, 60 byte packets")
-        for place, (address, rtt) in enumerate(zip(ROUTE, row, strict=True), 1):
+        end = addresses[-1]
+        lines.append(f"traceroute to {end} ({end}), 30 hops max, 60 byte packets")
+        for place, (address, rtt) in enumerate(zip(addresses, row, strict=True), 1):
             name = f"{address}" if place % 2 else f"host-{place}.example ({address})"
             lines.append(f"{place:2d}  {name}  {rtt:.3f} ms  {rtt + 0.2:.3f} ms *")
         lines += ["", "Tue Nov 24 00:00:00 UTC 2026"]
     return "\n".join(lines)
 
 
-def mtr(rtt_ms: Floats) -> str:
+def mtr(rtt_ms: Floats, addresses: Sequence[str] = ROUTE) -> str:
     return "\n".join(
         json.dumps({"report": {
-            "mtr": {"src": "host", "dst": "8.8.8.8", "tests": 10},
+            "mtr": {"src": "host", "dst": addresses[-1], "tests": 10},
             "hubs": [{"count": place, "host": address, "Loss%": 0.0, "Snt": 10, "Last": rtt,
                       "Avg": round(rtt, 3), "Best": rtt, "Wrst": rtt, "StDev": 0.0}
-                     for place, (address, rtt) in enumerate(zip(ROUTE, row, strict=True), 1)],
+                     for place, (address, rtt) in enumerate(zip(addresses, row, strict=True), 1)],
         }}, indent=1)
         for row in rtt_ms
     )  # fmt: skip
 
 
-def scamper(rtt_ms: Floats) -> str:
+def scamper(rtt_ms: Floats, addresses: Sequence[str] = ROUTE) -> str:
     return "\n".join(
-        json.dumps({"type": "trace", "version": "0.1", "dst": "8.8.8.8", "hops": [
+        json.dumps({"type": "trace", "version": "0.1", "dst": addresses[-1], "hops": [
             {"addr": address, "probe_ttl": place, "probe_id": 0, "rtt": round(rtt, 3)}
-            for place, (address, rtt) in enumerate(zip(ROUTE, row, strict=True), 1)
+            for place, (address, rtt) in enumerate(zip(addresses, row, strict=True), 1)
         ]})
         for row in rtt_ms
     )  # fmt: skip
 
 
-def atlas(rtt_ms: Floats) -> str:
+def atlas(rtt_ms: Floats, addresses: Sequence[str] = ROUTE) -> str:
     def hop(place: int, address: str, rtt: float) -> dict[str, object]:
         answer = {"from": address, "rtt": round(rtt, 3), "ttl": 64, "size": 28}
         return {"hop": place, "result": [answer, {"x": "*"}, {"late": 1, "from": "x", "rtt": 1e9}]}
 
     results = [
-        {"fw": 5080, "prb_id": 7, "type": "traceroute", "dst_addr": "8.8.8.8",
+        {"fw": 5080, "prb_id": 7, "type": "traceroute", "dst_addr": addresses[-1],
          "result": [hop(place, address, rtt) for place, (address, rtt)
-                    in enumerate(zip(ROUTE, row, strict=True), 1)]}
+                    in enumerate(zip(addresses, row, strict=True), 1)]}
         for row in rtt_ms
     ]  # fmt: skip
     return json.dumps(results)
@@ -215,18 +221,56 @@ def atlas(rtt_ms: Floats) -> str:
 WRITERS = {"traceroute": traceroute, "mtr": mtr, "scamper": scamper, "atlas": atlas}
 
 
+@pytest.mark.parametrize("addresses", [ROUTE, ROUTE6], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 def test_every_format_gives_the_same_segments(
-    write: Callable[[Floats], str], tmp_path: Path
+    write: Callable[[Floats, Sequence[str]], str], addresses: Sequence[str], tmp_path: Path
 ) -> None:
     rtt_ms = round_trips(FEW, 3)
-    (tmp_path / "traces").write_text(write(rtt_ms))
+    (tmp_path / "traces").write_text(write(rtt_ms, addresses))
     traces = read_traces(tmp_path / "traces")
     assert len(traces) == FEW
     shift = 0.1 if write is traceroute else 0.0
     for trace, row in zip(traces, rtt_ms, strict=True):
-        assert [str(hop.address) for hop in trace.hops] == ROUTE
+        assert [str(hop.address) for hop in trace.hops] == addresses
         assert [hop.rtt_ms for hop in trace.hops] == pytest.approx(list(row + shift), abs=0.002)
+    pieces = dissect(traces).pieces
+    assert [piece.name for piece in pieces] == ["S1", "S2", "S3", "S4", "S5", "S6"]
+    assert [piece.addresses[0] for piece in pieces] == addresses
+    for piece, one_way_ms_ in zip(pieces, ONE_WAY_MS, strict=True):
+        assert piece.of_medians_ms == pytest.approx(one_way_ms_, abs=0.3)
+
+
+def test_hops_of_ipv6_split_as_those_of_ipv4() -> None:
+    """Router and gateway share a prefix in IPv6: distance and round trip tell them apart."""
+
+    def names(*addresses: str, silent: Sequence[int] = ()) -> list[str]:
+        rtt_ms = round_trips(FEW, 1)
+        rtt_ms[:, list(silent)] = np.nan
+        return [piece.name for piece in dissect(route(rtt_ms, addresses)).pieces]
+
+    router, gateway, backhaul, pop, border, end = ROUTE6
+    every = ["S1", "S2", "S3", "S4", "S5", "S6"]
+    assert names(*ROUTE6) == every
+    # A host without a router: its first hop is the link-local address of the gateway.
+    rtt_ms = round_trips(FEW, 1)[:, 1:]
+    bypass = ["fe80::200:5eff:fe00:101", backhaul, pop, border, end]
+    assert [p.name for p in dissect(route(rtt_ms, bypass)).pieces] == ["S1+S2", *every[2:]]
+    # A silent gateway merges with the next hop, and is not mistaken for the router or the reverse.
+    assert names(*ROUTE6, silent=[1]) == ["S1", "S2+S3", "S6"]
+    assert names(*ROUTE6, silent=[0]) == ["S1+S2", *every[2:]]
+    for local in ("fe80::1", "fd00::1", "2a0d:3344:3340:7700::1", "2406:2d40:4002:aa00::1"):
+        assert names(local, "2a0d:3340:f4aa::1", backhaul, pop, border, end) == every
+    assert names("192.0.0.1", "100.64.0.1", *ROUTE[2:]) == every
+    translated = [f"64:ff9b::{address}" for address in ROUTE[2:]]
+    assert names(router, gateway, *translated) == every
+
+
+def test_the_users_table_decides_about_prefixes_of_subscribers(tmp_path: Path) -> None:
+    table = tmp_path / "prefixes.txt"
+    table.write_text("2605:59c8::/32 S1\n")
+    found = dissect(route(round_trips(FEW, 1), ROUTE6), read_prefixes(table))
+    assert [piece.name for piece in found.pieces] == ["S1", "S2+S3", "S6"]
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -241,7 +285,8 @@ def test_damaged_traces_are_refused_in_one_line(
         dissect(read_traces(tmp_path / "traces"))
 
     rtt_ms = round_trips(4, 3)
-    Trial(f"traces of {name}", [WRITERS[name](rtt_ms).encode()], usual=40).run(read)
+    samples = [WRITERS[name](rtt_ms, addresses).encode() for addresses in (ROUTE, ROUTE6)]
+    Trial(f"traces of {name}", samples, usual=80).run(read)
 
 
 def test_damaged_prefixes_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def _job(  # noqa: PLR0917 (one for each line of the file)
     server = "" if serve is None else f'server = "{plan.SERVER_NODE}"\n'
     serving = "" if serve is None else f"serve = {json.dumps(serve)}\n"
     overhead = "false" if serve is None else "true"
+    transport = "" if serve is None else 'transport = "tcp"\n'
     return f"""\
 id = "{name}"
 nodes = ["{site.name}"]
@@ -117,6 +118,7 @@ overhead = {overhead}
 
 [run]
 client = {json.dumps(client)}
-{serving}files = ["{EXPERIMENT.name}", "{FAR_END.name}"]
+{serving}network = "host"
+files = ["{EXPERIMENT.name}", "{FAR_END.name}"]
 keep = ["*", "telemetry"]
-"""
+{transport}"""

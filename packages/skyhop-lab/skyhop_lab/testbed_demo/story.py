@@ -26,7 +26,7 @@ from skyhop_testbed.words import ENDED, State
 if TYPE_CHECKING:
     import socket
 
-    from skyhop_testbed.api import PutNode, RunDocument, RunInfo, TriggerLine
+    from skyhop_testbed.api import Document, PutNode, RunDocument, RunInfo, TriggerLine
     from skyhop_testbed.client import Testbed
 
 _S = 1_000_000_000
@@ -241,7 +241,7 @@ class _Story:
         # not counted as the run's would count as the owner's traffic.
         for name in (plan.SERVER_NODE, plan.SCHEDULED.name):
             testbed.set_scavenger(name, "off")
-        testbed.set_policy(plan.PREEMPTED.name, {"scavenger": {"idle_s": self._lengths.idle_s}})
+        self._allow(testbed)
         port = int(str(testbed.config().addresses["agents"]).rpartition(":")[2])
         self._guard.send_order(do="agents", port=port)
         wanted = len(plan.SITES) + 1
@@ -251,6 +251,17 @@ class _Story:
             "not all agents are online",
         )
         self._say(f"enrolled and online: {', '.join(node.name for node in testbed.nodes())}")
+
+    def _allow(self, testbed: Testbed) -> None:
+        """Set the owners' policies: runs use the hosts' own networks, whose addresses are private.
+
+        A run looks at single hops, and no run may depend on slirp4netns here.
+        """
+        for name in (*(site.name for site in plan.SITES), plan.SERVER_NODE):
+            policy: Document = {"networks": ["host"]}
+            if name == plan.PREEMPTED.name:
+                policy["scavenger"] = {"idle_s": self._lengths.idle_s}
+            testbed.set_policy(name, policy)
 
     def _enrol(self, testbed: Testbed, node: PutNode) -> None:
         from skyhop_testbed.agent import enrol

@@ -23,8 +23,8 @@ def enrol(invitation: Path, state: Path) -> str:
     """Enrol this machine as a node, with an invitation; return the node's name.
 
     Raises:
-        InputError: the file is no invitation, its token is used or expired, or the directory
-            holds an identity already.
+        InputError: the file is no invitation, its token is used or expired, or the directory is
+            another node's.
         RunError: the orchestrator cannot be reached, or the directory cannot be written.
     """
     from skyhop_testbed.agent import identity

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Objection = tuple[Reason, str]
 _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
+_BEFORE_CLAIM = {State.PLANNED, State.ARMED}
 
 
 def key_of(run: str, side: Side) -> str:
@@ -135,6 +136,10 @@ class Situation:
     """Function that returns why this node refuses a run, as reason and text, or `None`. Causes are
     the owner's policy and missing programs.
     """
+    shortage: Callable[[PlannedRun], str | None] = lambda _planned: None
+    """Function that returns why there is no room for a run's results, or `None` if there is. The
+    room is then promised to the run.
+    """
     has_fired: Callable[[str], bool] = lambda _job: False
     """Function that returns whether the trigger of a job, by its id, has ever fired on this node.
     """
@@ -146,7 +151,9 @@ def decide(now: Situation) -> list[Action]:
     stopped = {action.run for action in actions}
     # A run that was told to stop occupies the node until its program has ended.
     is_occupied = any(known.occupies_node(now.now_ns) for known in now.known.values())
-    for each in sorted(now.planned, key=lambda p: (p.start_ns, p.run)):
+    # A schedule has thousands of runs that only wait for their start.
+    due = [p for p in now.planned if p.start_ns <= now.now_ns or p.state not in _BEFORE_CLAIM]
+    for each in sorted(due, key=lambda p: (p.start_ns, p.run)):
         known = now.known.get(each.run)
         if not each.is_client or (known and known.state not in (State.PLANNED, State.ARMED)):
             continue
@@ -162,9 +169,12 @@ def decide(now: Situation) -> list[Action]:
 
 def _decide_stops(now: Situation) -> list[Action]:
     """Return `STOP` actions for runs that give way to the host or have left the schedule."""
+    known_runs = [each for each in now.known.values() if each.state in _WAITING | _WORKING]
+    if not known_runs:
+        return []
     wanted = {each.run for each in now.planned if each.state not in ENDED - {State.LOST}}
     actions = []
-    for known in now.known.values():
+    for known in known_runs:
         is_wanted = known.run in wanted or known.is_made
         if known.state in _WORKING and known.is_overhead and now.is_scavenged:
             why = "the host's own traffic comes first"
@@ -211,6 +221,11 @@ def _decide_due(now: Situation, each: PlannedRun, *, is_occupied: bool) -> Actio
         why = Reason.OFFLINE, f"its start was {late_s:.0f} s ago"
     else:
         why = now.objection(each)
+        if why is None and (lack := now.shortage(each)) is not None:
+            # There may soon be room; but a run that waits longer would lose much of its time.
+            if now.now_ns < each.start_ns + min(now.late_ns, each.length_ns // 10):
+                return None
+            why = Reason.DISK, lack
     return Action(ActionKind.SKIP, each.run, *why) if why else Action(ActionKind.BEGIN, each.run)
 
 
@@ -238,6 +253,8 @@ def hindrance(now: Situation, each: PlannedRun) -> str | None:
     if now.now_ns >= each.end_ns:
         return "window-over"
     objection = now.objection(each)
+    if objection is None and (lack := now.shortage(each)) is not None:
+        objection = Reason.DISK, lack
     if objection is not None:
         return f"{objection[0].value}: {objection[1]}"
     if not each.is_overhead:

@@ -13,6 +13,8 @@ from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.executor.assignment import Assignment
+from skyhop_testbed.executor.cgroup_traffic import missing_for_groups
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.job import Job
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.schedule import InputFile, ScheduledJob
@@ -30,13 +32,14 @@ class KernelError(RunError):
     """The kernel service is unreachable, or refuses a run's requests."""
 
 
-def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> str | None:
+def missing_requirement(node: Node, job: ScheduledJob, side: Side, network: Network) -> str | None:
     """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
 
     Args:
+        node: this node.
         job: the job.
         side: the side of the run (client or server) that this node would execute.
-        kernel: path of the kernel service's socket.
+        network: the network that this side uses.
     """
     run = job.spec.run
     if run.backend is not Backend.PROCESS and not shutil.which(run.backend):
@@ -47,10 +50,33 @@ def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> st
         input_names = {name.removeprefix("./") for name in job.files}
         if program.removeprefix("./") not in input_names and not shutil.which(program):
             return f"{program[:100]} is not installed on this node"
-    wants_kernel = side is Side.CLIENT and run.network is Network.VETH
-    if wants_kernel and not kernel_answers(kernel):
+    if network is Network.INTERNET and (lacking := node.internet_lacks()):
+        return lacking
+    if network is Network.VETH and not kernel_answers(node.kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
+
+
+def uncounted_traffic(job: ScheduledJob, network: Network, *, is_allowed: bool) -> str | None:
+    """Return, as text, which traffic of a job this node could not count; `None` if it can.
+
+    Args:
+        job: the job.
+        network: the network that this node's side uses.
+        is_allowed: whether the node's owner allows uncounted traffic.
+    """
+    run = job.spec.run
+    loads_link = job.spec.overhead and (run.client is not None or run.engine == "live")
+    if network is not Network.HOST or is_allowed or not loads_link or run.transport == "tcp":
+        return None
+    if run.backend is not Backend.PROCESS:
+        why = f"{run.backend} has control groups of its own"
+    elif not (why := missing_for_groups() or ""):
+        return None
+    return (
+        f'network = "host": this node cannot count UDP there ({why}): give the run a network of '
+        'its own, or set transport = "tcp" if it uses no UDP'
+    )
 
 
 def kernel_answers(kernel: str | None) -> bool:
@@ -133,12 +159,13 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
     Raises:
         KernelError: the kernel service does not run, or refuses.
     """
-    job, network, access = local_run.spec, local_run.spec.run.network, None
-    if local_run.side is Side.SERVER and network is Network.VETH:
-        # The server has to be reachable from other nodes; a veth device inside this node is not.
-        network = Network.HOST
-    elif network is Network.VETH:
+    job, access = local_run.spec, None
+    network = node.policy.network_of(job.run, local_run.side)
+    if network is Network.VETH:
         access = _access(node, local_run, job)
+    signals = None
+    if node.signals is not None:
+        signals = node.signals.open(local_run, local_run.directory(node.runs), node.policy)
     return Assignment.of(
         job,
         local_run.side,
@@ -152,8 +179,29 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
         cc=(job.kernel.cc or "").removeprefix("skyhop:"),
         inputs=str(inputs) if inputs else None,
         limits=node.policy.limits,
+        fence=_fence(node, local_run, network),
+        data_cap_bytes=_least(job.data_cap, node.allowance.left_bytes()),
         kernel=access,
+        signals=str(signals) if signals else None,
     )
+
+
+def _fence(node: Node, local_run: LocalRun, network: Network) -> Fence:
+    """Return what a run reaches, and the ports on which others reach it."""
+    if network not in (Network.INTERNET, Network.VETH) or node.reach is None:
+        return Fence()
+    listen, server = list(node.policy.listen), None
+    if local_run.side is Side.CLIENT:
+        server = (local_run.server_address, local_run.port) if local_run.server_address else None
+    elif local_run.port:
+        listen.append(str(local_run.port))
+    needs_resolvers = network is Network.VETH
+    return node.reach.fence(node.policy.reach, listen, server, needs_resolvers=needs_resolvers)
+
+
+def _least(*limits: int | None) -> int | None:
+    """Return the smallest limit; `None` if there is none."""
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:

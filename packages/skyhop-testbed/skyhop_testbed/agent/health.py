@@ -11,6 +11,7 @@ from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.agent.reports import HealthReport
+from skyhop_testbed.agent.room import Room
 from skyhop_testbed.words import Backend, Network
 
 EVERY_S = 300.0
@@ -21,10 +22,10 @@ _PROGRAMS = (
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
-def health(node: Node) -> HealthReport:
+def health(node: Node, runs: Room) -> HealthReport:
     """Return a health report: programs, kernel, disk, clock and load."""
     has_kernel = kernel_answers(node.kernel)
-    room = shutil.disk_usage(node.state)
+    lacks = _network_lacks(node, has_kernel=has_kernel)
     return HealthReport(
         version=__version__,
         programs=[name for name in _PROGRAMS if shutil.which(name)],
@@ -33,12 +34,31 @@ def health(node: Node) -> HealthReport:
             "service": has_kernel,
             "congestion": _words(_CONGESTION),
         },
-        disk_free_bytes=room.free,
+        disk_free_bytes=node.space_of(node.state).free,
         clock_offset_ms=clock_offset_ms(),
         load=os.getloadavg()[0],
         backends={backend.value: _lacks(backend) for backend in Backend},
-        networks=[n.value for n in Network if n is not Network.VETH or has_kernel],
+        networks=[network.value for network in Network if lacks[network] is None],
+        network_lacks={network.value: why for network, why in lacks.items() if why is not None},
+        data={
+            "month": node.allowance.month(),
+            "used_bytes": node.allowance.used_bytes(),
+            "cap_bytes": node.policy.month_bytes,
+            "held_back": node.allowance.held_back(),
+        },
+        shortage=runs.why_full() or "",
+        results_bytes=runs.used_bytes(),
+        results_most_bytes=node.policy.results_bytes,
     )
+
+
+def _network_lacks(node: Node, *, has_kernel: bool) -> dict[Network, str | None]:
+    """Return why a network cannot be used on this machine, or `None`, by network."""
+    lacks: dict[Network, str | None] = dict.fromkeys(Network)
+    lacks[Network.INTERNET] = node.internet_lacks()
+    if not has_kernel:
+        lacks[Network.VETH] = "the kernel service does not run"
+    return lacks
 
 
 def _lacks(backend: Backend) -> str | None:

@@ -27,8 +27,15 @@ _FINAL = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 _FINAL_WAIT_S = 60.0
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _CONTACT_S = 2.0
+_SLACK_SHARE, _MOST_SLACK_S = 0.2, 1.5
+"""Delay of a heartbeat, as a share of its interval and at most in s: telemetry that comes meanwhile
+makes it unnecessary."""
 _PATIENCE_S, _UPLOAD_PATIENCE_S = 20.0, 60.0
 """Longest waits in s for a peer that neither sends nor takes bytes."""
+
+
+class RefusedError(RunError):
+    """The orchestrator refuses a run's files, and another attempt would not change that."""
 
 
 class Backoff:
@@ -61,7 +68,7 @@ class Link:
         identity: this node's identity.
         db: the database; the reports in its outbox are sent.
         on_order: called with each order, in the thread that receives orders.
-        revision: returns the revision of the current schedule.
+        follows: returns the call that asks for orders after those that the node has.
         heartbeat_s: returns the longest time between two reports in s.
         say: function for log lines.
         clock: time and waiting.
@@ -73,13 +80,13 @@ class Link:
         db: AgentDb,
         *,
         on_order: Callable[[api.Order], None],
-        revision: Callable[[], int],
+        follows: Callable[[], api.Follow],
         heartbeat_s: Callable[[], float],
         say: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._db, self._on_order, self._clock = db, on_order, clock
-        self._revision, self._heartbeat_s, self._say = revision, heartbeat_s, say
+        self._follows, self._heartbeat_s, self._say = follows, heartbeat_s, say
         self._stopped = threading.Event()
         self._again = threading.Event()
         """Event that is set when reports succeed again after a failure: the call for orders is then
@@ -88,6 +95,8 @@ class Link:
         self._troubles: set[str] = set()
         self._orders: Lines[api.Order] | None = None
         self.is_connected = False
+        self._is_following_again = False
+        """Whether the agent itself has ended the last stream of orders."""
         self.wire = identity.open_wire()
         self._threads = [
             threading.Thread(target=self._follow, name="follow", daemon=True),
@@ -97,6 +106,13 @@ class Link:
     def connect(self, identity: Identity) -> None:
         """Open a connection with another identity; calls in progress end on the old one."""
         self.wire = identity.open_wire()
+        if self._orders is not None:
+            self._orders.cancel()
+
+    def follow_again(self) -> None:
+        """End the stream of orders, and ask for it again at once."""
+        self._is_following_again = True
+        self._again.set()
         if self._orders is not None:
             self._orders.cancel()
 
@@ -158,17 +174,33 @@ class Link:
         except ApiError as error:
             raise RunError(error_line(error)) from None
 
+    def progress(self, run: str, side: str) -> api.UploadProgress | None:
+        """Return what the orchestrator has of a run's files; `None` if it is older than this call.
+
+        Raises:
+            RefusedError: the orchestrator refuses these files.
+            RunError: the orchestrator is unreachable.
+        """
+        try:
+            asked = api.RunSide(run=run, side=side)
+            return self.wire.call(api.UPLOAD_PROGRESS, asked, _UPLOAD_PATIENCE_S)
+        except ApiError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return None
+            raise _upload_error(error) from None
+
     def upload(self, run: str, side: str, pieces: Iterator[bytes]) -> bool:
         """Send pieces of a run's files; return whether the orchestrator then has all files.
 
         Raises:
-            RunError: the orchestrator is unreachable, or refuses.
+            RefusedError: the orchestrator refuses these files.
+            RunError: the orchestrator is unreachable, or some files are damaged.
         """
         try:
             asked = api.RunSide(run=run, side=side)
             return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S)
         except ApiError as error:
-            raise RunError(error_line(error)) from None
+            raise _upload_error(error) from None
 
     def _follow(self) -> None:
         backoff = Backoff()
@@ -176,22 +208,28 @@ class Link:
             kind: ErrorKind | None = None
             began = self._clock.monotonic_s()
             try:
-                asked = api.Follow(revision=self._revision())
-                self._orders = self.wire.stream(api.FOLLOW, asked)
+                self._is_following_again = False
+                self._orders = self._open_orders()
                 for order in self._orders:
                     self._log_trouble("orders", None)
                     self.is_connected = True
                     backoff.clear()
                     self._dispatch(order)
             except ApiError as error:
-                kind = error.kind
-                if not self._stopped.is_set():
+                kind = None if self._is_following_again else error.kind
+                if not self._stopped.is_set() and not self._is_following_again:
                     self._log_trouble("orders", error)
             # A call that stayed open this long had reached the orchestrator, even if no order came.
             if self._clock.monotonic_s() - began > _CONTACT_S:
                 backoff.clear()
             self._clock.wait(self._again, backoff.next_s(kind))
             self._again.clear()
+
+    def _open_orders(self) -> Lines[api.Order]:
+        if not self.wire.peer.version:
+            # The answer says what the orchestrator speaks: whether it sends differences.
+            self.wire.call(api.REPORT, api.Batch(at_ns=self._clock.now_ns()), _PATIENCE_S)
+        return self.wire.stream(api.FOLLOW, self._follows())
 
     def _dispatch(self, order: api.Order) -> None:
         try:
@@ -222,7 +260,9 @@ class Link:
             if is_last:
                 return
             if self.is_connected:
-                self._clock.wait(self._db.has_reports, self._heartbeat_s())
+                every_s = self._heartbeat_s()
+                slack_s = min(_SLACK_SHARE * every_s, _MOST_SLACK_S)
+                self._clock.wait(self._db.has_reports, every_s + slack_s)
             else:
                 self._clock.wait(self._stopped, backoff.next_s(kind))
 
@@ -232,21 +272,20 @@ class Link:
         If it is empty already, the empty batch is a heartbeat.
         """
         while True:
-            self._db.has_reports.clear()
             rows = self._db.next_batch()
             events = [
                 api.Event(seq=seq, at_ns=at_ns, kind=kind, body=text)
                 for seq, at_ns, kind, text in rows
             ]
             batch = api.Batch(events=events, at_ns=self._clock.now_ns())
-            last = self.wire.call(api.REPORT, batch, _PATIENCE_S)
+            last = self.wire.call(api.REPORT, batch, _PATIENCE_S, is_packed=True)
             if not rows:
                 return
             self._db.acknowledge(last)
             if last < rows[-1][0]:
                 said = f"the orchestrator accepted reports up to {last} only"
                 raise ApiError(ErrorKind.INTERNAL, said)
-            if not self._db.next_batch():
+            if not self._db.has_more():
                 return
 
     def _log_trouble(self, what: str, trouble: ApiError | None) -> None:
@@ -257,6 +296,11 @@ class Link:
         elif trouble is None and what in self._troubles:
             self._troubles.discard(what)
             self._say(f"{what}: the orchestrator answers again")
+
+
+def _upload_error(error: ApiError) -> RunError:
+    kind = RefusedError if error.kind is ErrorKind.DENIED else RunError
+    return kind(error_line(error))
 
 
 def error_line(error: ApiError) -> str:

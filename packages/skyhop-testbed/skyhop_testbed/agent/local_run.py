@@ -1,6 +1,6 @@
 """One side of one run on this node: a row of the agent's database.
 
-Each step of a run is written to the row before it is taken.
+Each step of a run is noted in the row before it is taken.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class LocalRun:
     answer: ServerAnswer | TaskReport | None = None
     """Client's side: reply of the server's node. Server's side: its own reply to the task."""
     is_uploaded: bool = False
+    is_given_up: bool = False
+    """Whether the orchestrator has refused the files for good, so that they are not sent again."""
     settled_ns: int = 0
     """Time in ns since which nothing is left to do for the run; 0 before."""
     fault: str = ""

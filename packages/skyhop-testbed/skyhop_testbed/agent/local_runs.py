@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 
+from skyhop_testbed.agent.agent_db import Durability
 from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.own_traffic import CountedRun
 from skyhop_testbed.agent.reports import FollowUp, RunDetails
 from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
-from skyhop_testbed.agent.sensing import CountedRun
-from skyhop_testbed.words import ENDED, Network, Reason, Side, State
+from skyhop_testbed.executor.assignment import RESULT_FILE
+from skyhop_testbed.words import ENDED, Reason, Side, State
 
 _S = 1_000_000_000
 FORGET_NS = 7 * 86_400 * _S
@@ -29,7 +31,8 @@ class LocalRuns:
         self._runners: dict[str, Runner] = {}
 
     def __iter__(self) -> Iterator[LocalRun]:
-        return iter(self._runs.values())
+        # A copy: other threads read while the main loop adds runs.
+        return iter([*self._runs.values()])
 
     def get(self, key: str) -> LocalRun | None:
         """Return the run with a key, if there is one."""
@@ -55,7 +58,8 @@ class LocalRuns:
     # For decisions and measurements.
 
     def known(self) -> Mapping[str, KnownRun]:
-        """Return all runs in the form that `deciding` uses."""
+        """Return the runs that decisions need: those with work left, and those in the schedule."""
+        schedule = self._node.schedule
         return {
             local_run.key: KnownRun(
                 local_run.key,
@@ -65,9 +69,10 @@ class LocalRuns:
                 local_run.spec.overhead,
                 local_run.end_ns,
                 # A run of a job that has ended is no longer wanted.
-                local_run.is_made and local_run.job in self._node.schedule.jobs,
+                local_run.is_made and local_run.job in schedule.jobs,
             )
             for local_run in self
+            if not local_run.settled_ns or local_run.run in schedule.runs
         }
 
     def planned(self) -> list[PlannedRun]:
@@ -89,10 +94,10 @@ class LocalRuns:
         for key, runner in self._runners.items():
             pid = None if runner.is_done else runner.executor()
             if pid is not None:
-                # The server's side always uses the host's network.
-                is_server = self._runs[key].side is Side.SERVER
-                network = Network.HOST if is_server else self._runs[key].spec.run.network
-                counted.append(CountedRun(key, pid, network))
+                local_run = self._runs[key]
+                network = self._node.policy.network_of(local_run.spec.run, local_run.side)
+                directory = local_run.directory(self._node.runs)
+                counted.append(CountedRun(key, pid, network, directory))
         return counted
 
     # Changes of runs.
@@ -192,7 +197,9 @@ class LocalRuns:
 
     def _save(self, local_run: LocalRun, details: RunDetails | None = None) -> None:
         report = run_entry(local_run, self._clock.now_ns(), details or {})
-        self._node.db.save_run(local_run, *([] if local_run.is_silent else [report]))
+        reports = [] if local_run.is_silent else [report]
+        # No program has begun: after a power failure the node decides about the run again.
+        self._node.db.save_run(local_run, *reports, durability=Durability.WRITTEN)
 
     def follow_schedule(self) -> None:
         """Note which runs the new schedule lists that a trigger on this node has created."""
@@ -200,7 +207,16 @@ class LocalRuns:
             local_run = self._runs.get(run)
             if local_run is not None and local_run.is_made:
                 local_run.is_made = False
-                self._node.db.save_run(local_run)
+                self._node.db.save_run(local_run, durability=Durability.HELD)
+
+    def upload_again(self, local_run: LocalRun) -> None:
+        """Upload the files of a settled run once more, if they are still here."""
+        is_here = (local_run.directory(self._node.runs) / RESULT_FILE).exists()
+        if is_here and local_run.is_uploaded and self.runner(local_run.key) is None:
+            # `stop` is cleared because the traffic of a stopped run is already accounted.
+            local_run.is_uploaded, local_run.settled_ns, local_run.stop = False, 0, None
+            self._node.db.save_run(local_run)
+            self._start_runner(local_run)
 
     def clean(self) -> None:
         """Delete files and rows of runs with no work left."""

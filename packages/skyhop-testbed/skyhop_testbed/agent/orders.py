@@ -9,14 +9,17 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from skyhop.errors import InputError
+from skyhop_testbed import api
 from skyhop_testbed.agent import schedule
 from skyhop_testbed.agent.admission import Admission
+from skyhop_testbed.agent.agent_db import OLD_SCHEDULE
 from skyhop_testbed.agent.deciding import key_of
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.policy import Policy
 from skyhop_testbed.agent.reports import TaskReport
+from skyhop_testbed.agent.restored import report_again
 from skyhop_testbed.agent.running import report_task
 from skyhop_testbed.api import Order, OrderKind
 from skyhop_testbed.schedule import ServerAnswer, ServerTask, StopOrder
@@ -39,6 +42,8 @@ class Orders:
     def __init__(self, node: Node, runs: LocalRuns, admission: Admission) -> None:
         self._node, self._runs, self._admission = node, runs, admission
         self._queue: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._needs_whole = False
+        """Whether the node waits for its whole schedule; differences are no use until then."""
 
     def put(self, order: Order) -> None:
         """Queue an order, and wake the main loop; called by the link's thread."""
@@ -54,20 +59,26 @@ class Orders:
     def load_schedule(self) -> None:
         """Follow the schedule that an earlier agent has stored."""
         node = self._node
-        self._follow(
-            schedule.load_stored(node.identity.orders_key, node.name, node.db.get("schedule"))
-        )
+        stored = node.db.orders() or schedule.stored_by_version_1(node.db.get(OLD_SCHEDULE))
+        self._follow(schedule.load_stored(node.identity.orders_key, node.name, stored))
+
+    def follows(self) -> api.Follow:
+        """Return the call that asks for orders: what the node has, or that it needs the whole."""
+        present = self._node.schedule
+        digest = "" if self._needs_whole else present.digest
+        return api.Follow(revision=present.revision, digest=digest)
 
     def _execute(self, order: Order) -> None:
         handlers = {
             OrderKind.SCHEDULE: self._replace_schedule,
+            OrderKind.SCHEDULE_CHANGE: self._change_schedule,
             OrderKind.STOP: self._stop,
             OrderKind.TASK: self._take_task,
             OrderKind.TASK_RESULT: self._take_answer,
         }
         _LOG.debug("order %s", order.kind)
         try:
-            handlers[order.kind](order.body, order.signature)
+            handlers[order.kind](order.content(), order.signature)
         except InputError as error:
             self._node.say(f"refused: {error}")
 
@@ -81,17 +92,49 @@ class Orders:
         return schedule.verified(identity.orders_key, identity.node, body, signature, kind)
 
     def _replace_schedule(self, body: bytes, signature: bytes) -> None:
+        """Follow a whole schedule, of an orchestrator that sends no differences."""
         node = self._node
         new = schedule.read_schedule(
             node.identity.orders_key, node.name, body, signature, node.schedule.revision
         )
-        node.db.put("schedule", new.dumps())
+        node.db.replace_orders(schedule.StoredOrder(OrderKind.SCHEDULE, body, signature))
         self._follow(new)
         _LOG.info("schedule revision=%s runs=%s", new.revision, len(new.runs))
+
+    def _change_schedule(self, body: bytes, signature: bytes) -> None:
+        """Apply a difference to the schedule; ask for the whole schedule if it does not fit."""
+        node = self._node
+        key = node.identity.orders_key
+        try:
+            new, is_whole = schedule.read_change(key, node.name, body, signature, node.schedule)
+        except schedule.DivergedError as error:
+            self._ask_for_whole(str(error))
+            return
+        except InputError:
+            # The node may ask again, once the orchestrator has a schedule that it can follow.
+            self._needs_whole = False
+            raise
+        order = schedule.StoredOrder(OrderKind.SCHEDULE_CHANGE, body, signature)
+        if is_whole:
+            self._needs_whole = False
+            node.db.replace_orders(order)
+        else:
+            node.db.append_order(order)
+        self._follow(new)
+        _LOG.info("schedule revision=%s runs=%s bytes=%s", new.revision, len(new.runs), len(body))
+        if not is_whole and node.db.orders_are_many():
+            self._ask_for_whole("there are many stored differences")
+
+    def _ask_for_whole(self, why: str) -> None:
+        if not self._needs_whole:
+            _LOG.info("asks for the whole schedule: %s", why)
+            self._needs_whole = True
+            self._node.link.follow_again()
 
     def _follow(self, new: schedule.Schedule) -> None:
         self._node.schedule = new
         self._runs.follow_schedule()
+        report_again(self._node, self._runs)
         try:
             self._node.policy = Policy.of(new.policy, new.mode)
         except InputError as error:

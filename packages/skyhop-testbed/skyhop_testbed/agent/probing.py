@@ -19,6 +19,7 @@ from collections.abc import Callable
 from skyhop.telemetry.fields import Sample
 from skyhop_testbed.agent.settings import Probe
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.executor.traffic import Traffic
 
 _S = 1_000_000_000
 _PATIENCE_S = 0.9
@@ -36,6 +37,11 @@ _ECHO = {
     socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129),
 }
 """Protocol, and ICMP types of request and reply, by address family."""
+
+_MARK_BYTES = 16
+_ETHERNET_BYTES, _IP_BYTES = 14, {socket.AF_INET: 20, socket.AF_INET6: 40}
+_SYN_BYTES, _TCP_BYTES = 40, 100
+"""TCP headers, with options, of a SYN and of all segments of a connection in one direction."""
 
 _Address = tuple[socket.AddressFamily, str]
 
@@ -57,6 +63,8 @@ class Prober:
         self._trouble: str | None = None
         self._can_ping = probe is not None and probe.port is None
         self._number = 0
+        self.moved = Traffic()
+        """Bytes of all probes so far, as an Ethernet device counts them."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
 
@@ -104,9 +112,20 @@ class Prober:
                 f"connection to port {_PORT} instead"
             )
             return None
+        self.moved += self._probe_bytes(address[0], is_answered=rtt_s is not None)
         if rtt_s is None:
             return {"probe_loss": 1.0}
         return {"probe_rtt_ms": rtt_s * 1e3, "probe_loss": 0.0}
+
+    def _probe_bytes(self, family: socket.AddressFamily, *, is_answered: bool) -> Traffic:
+        header = _ETHERNET_BYTES + _IP_BYTES[family]
+        if self._can_ping:
+            ping = header + _HEADER.size + _MARK_BYTES
+            return Traffic(ping if is_answered else 0, ping)
+        # A connection: SYN, ACK and FIN are sent, SYN-ACK and FIN received.
+        if is_answered:
+            return Traffic(2 * header + _TCP_BYTES, 3 * header + _TCP_BYTES)
+        return Traffic(0, header + _SYN_BYTES)
 
     def _target_address(self) -> _Address | None:
         """Return the target's address. Its name is resolved again every `_RESOLVE_EVERY_S`."""
@@ -143,7 +162,7 @@ def ping_s(address: _Address, number: int, clock: Clock) -> float | None:
     """
     family, host = address
     protocol, request, answer = _ECHO[family]
-    mark = os.urandom(16)
+    mark = os.urandom(_MARK_BYTES)
     begun = clock.monotonic_s()
     try:
         with socket.socket(family, socket.SOCK_DGRAM, protocol) as icmp:

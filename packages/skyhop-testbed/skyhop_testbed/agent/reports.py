@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict
 
 from skyhop.telemetry.fields import Sample, Value
@@ -119,6 +119,17 @@ class KernelHealth(TypedDict):
     congestion: list[str]
 
 
+class MonthlyData(TypedDict):
+    """Data that the testbed has moved on a node in a month."""
+
+    month: str
+    """Month in UTC, as `YYYY-MM`."""
+    used_bytes: int
+    cap_bytes: float | None
+    held_back: str | None
+    """Reason why uploads wait; `None` if they need not."""
+
+
 @dataclass(frozen=True)
 class HealthReport:
     """Software and resources of the node."""
@@ -133,6 +144,14 @@ class HealthReport:
     backends: dict[str, str | None]
     """Reason why a back end cannot be used, or `None`, by its name."""
     networks: list[str]
+    network_lacks: dict[str, str] = field(default_factory=dict)
+    """Reason why a network cannot be used, and what to do, by its name."""
+    data: MonthlyData | None = None
+    shortage: str = ""
+    """Why the disk takes nothing new, as one line; "" if it does."""
+    results_bytes: int = 0
+    """Bytes that runs take on the node, or may still write."""
+    results_most_bytes: float = 0.0
 
 
 Report = (

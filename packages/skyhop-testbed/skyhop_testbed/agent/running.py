@@ -1,8 +1,9 @@
 """Execution of one side of one run, from its claim to the end of its upload; one thread per run.
 
-Every step is written to the database before it is taken, and every step but one can be repeated: a
-restarted agent continues where its predecessor was killed. The exception is the start of the
-program; the executor's own journal records whether it has happened (`executor.journal`).
+Every step is noted in the database before it is taken, and every step but one can be repeated: a
+restarted agent continues from the last step that was written before its predecessor was killed. The
+exception is the start of the program; the executor's own journal records whether it has happened
+(`executor.journal`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import Unpack
 from skyhop.errors import RunError, SkyhopError
 from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
-from skyhop_testbed.agent.agent_db import OutboxEntry
-from skyhop_testbed.agent.link import Backoff
+from skyhop_testbed.agent.agent_db import Durability, OutboxEntry
+from skyhop_testbed.agent.link import Backoff, RefusedError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, boot_id
 from skyhop_testbed.agent.reports import FollowUp, RunDetails, RunReport, TaskReport
@@ -51,6 +52,8 @@ _MOST_STARTS = 3
 _SERVER_SHARE, _LONGEST_SERVER_S = 0.25, 60.0
 _LISTENS_S = 0.5
 _LONGEST_TRY_S = 300.0
+_HELD_BACK_S = 1.0
+"""Interval in s at which an upload that is held back is tried again."""
 
 
 class EndedError(RunError):
@@ -72,6 +75,8 @@ class Runner:
         self._process: subprocess.Popen[bytes] | None = None
         self._directory = local_run.directory(node.runs)
         self._thread = threading.Thread(target=self._main, name=local_run.key, daemon=True)
+        self._refusal = ""
+        """Why the orchestrator has refused the files for good."""
         self._is_new = (
             local_run.state is State.CLAIMED and not local_run.is_granted and not local_run.starts
         )
@@ -133,14 +138,14 @@ class Runner:
                 self.stop(None, "its client has ended")
                 return
             local_run.stop = Outcome(State.COMPLETE, None, "its client has ended")
-            self._node.db.save_run(local_run)
+            self._node.db.save_run(local_run, durability=Durability.WRITTEN)
         self._tell_executor()
 
     def take_answer(self, answer: ServerAnswer) -> None:
         """Record the reply of the server's node."""
         with self._lock:
             self.local_run.answer = answer
-            self._node.db.save_run(self.local_run)
+            self._node.db.save_run(self.local_run, durability=Durability.HELD)
         self._answered.set()
 
     def _main(self) -> None:
@@ -206,7 +211,7 @@ class Runner:
                 word = reason.value if reason else state.value
                 error = f"{word}: {details.get('text', '')}"
                 entries.append(_task_entry(local_run, self._clock.now_ns(), error))
-            self._node.db.save_run(local_run, *entries)
+            self._node.db.save_run(local_run, *entries, durability=_durability_of(state))
 
     def _check_closing(self) -> None:
         if self._node.closing.is_set():
@@ -232,7 +237,7 @@ class Runner:
                 local_run.is_granted = True
                 details: RunDetails = {"fence": local_run.fence, **_times(local_run)}
                 reports = [run_entry(local_run, now_ns, details)] if granted is None else []
-                self._node.db.save_run(local_run, *reports)
+                self._node.db.save_run(local_run, *reports, durability=Durability.HELD)
         if not self._is_new and now_ns > local_run.start_ns + late_ns:
             self._change_state(
                 State.SKIPPED, Reason.OFFLINE, text="the agent was away at its start"
@@ -443,14 +448,15 @@ class Runner:
         """Add the run's traffic to the month's total on this node."""
         total = result.traffic.rx_bytes + result.traffic.tx_bytes if result.traffic else 0
         month = datetime.fromtimestamp(self.local_run.start_ns / _S, UTC).strftime("%Y-%m")
-        self._node.add_traffic(month, total)
+        self._node.allowance.add(month, total)
 
     def _finish(self) -> None:
         """Upload the files, then change to the final state and report it."""
         result = self._result()
         is_there = self._upload()
         if not is_there:
-            self._change_state(State.FAILED, Reason.UPLOAD, text="the files stay on the node")
+            text = self._refusal or "the files stay on the node"
+            self._change_state(State.FAILED, Reason.UPLOAD, text=text[:300])
             return
         if result.state is State.COMPLETE:
             self._change_state(State.COMPLETE, **_result_details(result))
@@ -459,15 +465,22 @@ class Runner:
             self._change_state(State.FAILED, reason, **_result_details(result))
 
     def _upload(self) -> bool:
-        """Upload the files, with retries for the retention time.
+        """Upload the files, with retries for the retention time, unless they are refused for good.
 
         Return whether all have arrived.
         """
         local_run, backoff, said = self.local_run, Backoff(), ""
         while not local_run.is_uploaded:
             self._check_closing()
+            if self._node.allowance.held_back() and self._clock.now_ns() < local_run.keep_until_ns:
+                self._clock.wait(self._node.closing, _HELD_BACK_S)
+                continue
             try:
                 done = uploading.send(self._node, local_run, self._node.closing.is_set)
+            except RefusedError as error:
+                self._node.say(f"run {local_run.key}: upload: {error}")
+                self._refusal, local_run.is_given_up = str(error), True
+                return False
             except (SkyhopError, OSError, ValueError) as error:
                 done = False
                 if str(error) != said:
@@ -476,9 +489,12 @@ class Runner:
             if done:
                 with self._lock:
                     local_run.is_uploaded = True
-                    self._node.db.save_run(local_run)
+                    self._node.db.save_run(local_run, durability=Durability.HELD)
                 break
             self._check_closing()
+            if self._node.allowance.held_back():
+                backoff.clear()
+                continue
             if self._clock.now_ns() > local_run.keep_until_ns:
                 return False
             self._clock.wait(self._node.closing, min(backoff.next_s(), _LONGEST_TRY_S))
@@ -511,7 +527,7 @@ class Runner:
     def _settle(self) -> None:
         with self._lock:
             self.local_run.settled_ns = self._clock.now_ns()
-            self._node.db.save_run(self.local_run)
+            self._node.db.save_run(self.local_run, durability=Durability.HELD)
         if not (self._directory / RESULT_FILE).exists():
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -538,6 +554,18 @@ class Runner:
             report_task(self._node, self.local_run, None)
 
 
+def _durability_of(state: State) -> Durability:
+    """Return what a change to a state must survive.
+
+    The claim and the start of the program are synced before they are acted on. After a power
+    failure, the executor's files tell how far a run has come, so that a step between is repeated.
+    """
+    if state in ENDED:
+        return Durability.SYNCED
+    # The server's node starts only when the orchestrator knows that the client waits.
+    return Durability.WRITTEN if state is State.WAITING_SERVER else Durability.HELD
+
+
 def report_task(node: Node, local_run: LocalRun, error: str | None) -> None:
     """Report that a server's side is ready, or with `error`, why it is not."""
     node.db.save_run(local_run, _task_entry(local_run, node.clock.now_ns(), error))
@@ -551,11 +579,18 @@ def _task_entry(local_run: LocalRun, at_ns: int, error: str | None) -> OutboxEnt
 
 
 def run_entry(
-    local_run: LocalRun, at_ns: int, details: RunDetails, new: FollowUp | None = None
+    local_run: LocalRun,
+    at_ns: int,
+    details: RunDetails,
+    new: FollowUp | None = None,
+    *,
+    state: State | None = None,
 ) -> OutboxEntry:
-    """Return a report of a run's present state, for the outbox."""
+    """Return a report of a run's present state, or of an earlier `state`, for the outbox."""
     known = {name: value for name, value in details.items() if value not in (None, "")}
-    change = Change(at_ns, local_run.state, "", local_run.reason, known)
+    is_present = state is None or state is local_run.state
+    reason = local_run.reason if is_present else None
+    change = Change(at_ns, state or local_run.state, "", reason, known)
     return OutboxEntry(at_ns, RunReport(local_run.run, change, new))
 
 

@@ -3,11 +3,9 @@
 Satellites and weather come from `surroundings`.
 
 Total traffic comes from an interface's counters, or, if the owner names no interface, from the
-terminal's throughput. Traffic of runs and of the agent is counted per TCP socket in the host's
-network namespace, with headers estimated, and per device in network namespaces of runs. UDP traffic
-of runs in the host's namespace is not counted: it looks like the host's own traffic, and so stops
-these runs. Runs with many short connections may be stopped for the same reason, as the bytes of a
-connection after its last reading are missing.
+terminal's throughput. `own_traffic` counts what the testbed itself moves. UDP traffic of runs in
+the host's namespace that no control group counts looks like the host's own traffic, and so stops
+these runs. Runs with many connections of less than a second may be stopped for the same reason.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +23,21 @@ from skyhop.errors import RunError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
+from skyhop_testbed.agent.own_traffic import CountedRun, OwnTraffic, Reading
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.dish.collector import Collector
-from skyhop_testbed.executor.sandbox import descendant_pids
-from skyhop_testbed.executor.traffic import (
-    SocketCounters,
-    Traffic,
-    device_counters,
-    namespace_traffic,
-)
+from skyhop_testbed.executor.traffic import Traffic, device_counters
 from skyhop_testbed.scavenger import Counters, Decision, Meter, Rates, Rule, Scavenger
-from skyhop_testbed.words import Network
 
 _S = 1_000_000_000
-_HEADER_BYTES = 66
-"""Header bytes of a segment, as a device counts them: Ethernet 14, IPv4 20, TCP with timestamps 32.
-"""
-_HOST_SLACK = 0.1
-"""Minimum slack of the scavenger's rule while runs use the host's network namespace: sockets and
-devices are not read at the same moment, and sockets do not count the segments on the wire."""
+_RUNS_SLACK = 0.05
+"""Minimum slack of the scavenger's rule while runs are active: their headers on the wire, 4.6 % of
+full segments, are known only approximately, because the kernel hands several segments to a device
+as one packet."""
+_LONGEST_SAMPLE_NS = 2 * _S
+_TERMINAL_LAG = 2
+"""Seconds by which a terminal's rate may be behind this host's counters."""
 _LARGEST_FILE = 100_000
-
-
-@dataclass(frozen=True)
-class CountedRun:
-    """Run whose traffic is counted."""
-
-    key: str
-    pid: int
-    """Process id of the run's executor."""
-    network: str
 
 
 class Host:
@@ -64,19 +47,27 @@ class Host:
         interface: device whose counters are the link's traffic; `None` uses the terminal's
             throughput.
         net_dev: file with the counters.
+        own: counters of the testbed's own traffic.
         clock: time and waiting.
     """
 
     def __init__(
-        self, interface: str | None, net_dev: Path = Path("/proc/net/dev"), *, clock: Clock
+        self,
+        interface: str | None,
+        net_dev: Path = Path("/proc/net/dev"),
+        *,
+        own: OwnTraffic | None = None,
+        clock: Clock,
     ) -> None:
         self._interface, self._net_dev, self._clock = interface, net_dev, clock
-        self._meter, self._scavenger = Meter(), Scavenger()
-        self._own, self._of_runs = SocketCounters(_HEADER_BYTES), SocketCounters(_HEADER_BYTES)
-        self._of_devices: dict[str, Traffic] = {}
-        self._counted: set[str] = set()
+        self._own = own or OwnTraffic()
+        self._meter = Meter(0 if interface else _TERMINAL_LAG)
+        self._scavenger = Scavenger()
+        self._terminal = _TerminalTotal()
         self.decision: Decision | None = None
         self.rates: Rates | None = None
+        self.agent_bytes = 0
+        """Bytes of the agent's connections since it started, without those to the terminal."""
 
     @property
     def is_active(self) -> bool:
@@ -94,29 +85,49 @@ class Host:
             rule: the owner's rule.
             sample: the terminal's newest sample; `None` if it is outdated.
         """
-        in_host = any(run.network == Network.HOST for run in runs)
-        if in_host:
-            rule = replace(rule, slack=max(rule.slack, _HOST_SLACK))
+        reading = self._own.read(runs, self._interface_bytes)
+        if reading.is_approximate:
+            rule = replace(rule, slack=max(rule.slack, _RUNS_SLACK))
         if rule != self._scavenger.rule:
             self._scavenger.change(rule)
-        total = self._totals()
-        moved, own = self._runs(runs), self._own.read([os.getpid()])
-        counters = Counters(
-            None if total is None else total.rx_bytes,
-            None if total is None else total.tx_bytes,
-            moved.rx_bytes,
-            moved.tx_bytes,
-            own.rx_bytes,
-            own.tx_bytes,
-        )
-        rates = self._with_terminal(self._meter.update(now_ns, counters), sample)
-        keys = {run.key for run in runs}
-        if rates is not None and self._counted - keys:
-            # A run has ended, and its traffic since the previous reading was not counted.
-            rates = replace(rates, runs_rx_bps=None, runs_tx_bps=None)
-        self._counted, self.rates = keys, rates
+        self.agent_bytes = reading.agent.bytes
+        self.rates = self._meter.update(now_ns, self._counters(reading, sample))
         self.decision = self._scavenger.update(now_ns, self.rates)
         return self.decision
+
+    def _counters(self, reading: Reading, sample: Sample | None) -> Counters:
+        runs, agent = reading.runs, reading.agent
+        counters = Counters(
+            total_rx=None,
+            total_tx=None,
+            runs_rx=runs.rx_bytes,
+            runs_tx=runs.tx_bytes,
+            agent_rx=agent.rx_bytes,
+            agent_tx=agent.tx_bytes,
+            has_lost=reading.has_lost,
+        )
+        if self._interface is None:
+            # The agent's requests to the terminal do not pass the terminal's link.
+            rx, tx = self._terminal.add(sample)
+            return replace(counters, total_rx=rx, total_tx=tx)
+        agent += reading.terminal
+        before, after = reading.before, reading.after
+        if before is None or after is None:
+            return counters
+        return replace(
+            counters,
+            total_rx=before.rx_bytes,
+            total_tx=before.tx_bytes,
+            agent_rx=agent.rx_bytes,
+            agent_tx=agent.tx_bytes,
+            later_rx=after.rx_bytes,
+            later_tx=after.tx_bytes,
+        )
+
+    def _interface_bytes(self) -> Traffic | None:
+        if self._interface is None:
+            return None
+        return device_counters(self._net_dev, self._interface)
 
     def values(self) -> Sample:
         """Return the host's telemetry fields of the last second."""
@@ -138,52 +149,33 @@ class Host:
                 values[name] = None if bps is None else bps / 8
         return {name: value for name, value in values.items() if value is not None}
 
-    def _with_terminal(self, rates: Rates | None, sample: Sample | None) -> Rates | None:
-        """Return the rates, with the terminal's totals if no interface counts total traffic."""
-        if rates is None or self._interface is not None:
-            return rates
-        down, up = (
-            (sample or {}).get(f"{way}link_throughput_bps") for way in ("down", "up")
-        )  # fmt: skip
-        return replace(rates, total_rx_bps=_number(down), total_tx_bps=_number(up))
 
-    def _totals(self) -> Traffic | None:
-        if self._interface is None:
-            return None
-        return device_counters(self._net_dev, self._interface)
+class _TerminalTotal:
+    """Bytes of a terminal's link: the sum of its rates over the seconds of its samples."""
 
-    def _runs(self, runs: Sequence[CountedRun]) -> Traffic:
-        """Return the bytes of all runs since the agent started."""
-        below = {run.pid: [run.pid, *descendant_pids([run.pid])] for run in runs}
-        in_host = [pid for run in runs if run.network == Network.HOST for pid in below[run.pid]]
-        total = self._of_runs.read(in_host)
-        for run in runs:
-            if run.network == Network.VETH:
-                moved = _of_other_namespace(below[run.pid])
-                before = self._of_devices.get(run.key, Traffic())
-                self._of_devices[run.key] = max(before, moved, key=lambda each: each.bytes)
-        return Traffic(
-            total.rx_bytes + sum(moved.rx_bytes for moved in self._of_devices.values()),
-            total.tx_bytes + sum(moved.tx_bytes for moved in self._of_devices.values()),
+    def __init__(self) -> None:
+        self._last_ns: int | None = None
+        self._total = Traffic()
+
+    def add(self, sample: Sample | None) -> tuple[int | None, int | None]:
+        """Return received and sent bytes up to a sample; a number is `None` if its rate is unknown.
+
+        The numbers begin again after a time without samples.
+        """
+        if sample is None:
+            self._last_ns = None
+            return None, None
+        now_ns = time_of(sample)
+        last_ns = now_ns if self._last_ns is None else self._last_ns
+        span_ns = min(max(0, now_ns - last_ns), _LONGEST_SAMPLE_NS)
+        self._last_ns = max(now_ns, last_ns)
+        rates = [_number(sample.get(f"{way}link_throughput_bps")) for way in ("down", "up")]
+        self._total += Traffic(*(round((bps or 0.0) * span_ns / (8 * _S)) for bps in rates))
+        rx, tx = rates
+        return (
+            None if rx is None else self._total.rx_bytes,
+            None if tx is None else self._total.tx_bytes,
         )
-
-
-def _of_other_namespace(pids: Iterable[int]) -> Traffic:
-    """Return the bytes of all devices in the processes' network namespace; 0 for the host's."""
-    try:
-        own = Path("/proc/self/ns/net").stat().st_ino
-    except OSError:
-        return Traffic()
-    for pid in pids:
-        try:
-            if Path(f"/proc/{pid}/ns/net").stat().st_ino == own:
-                continue
-        except OSError:
-            continue
-        moved = namespace_traffic(pid)
-        if moved.bytes:
-            return moved
-    return Traffic()
 
 
 def _number(value: object) -> float | None:

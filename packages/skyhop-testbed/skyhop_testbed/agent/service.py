@@ -6,20 +6,20 @@ thread, and so have the terminal, the orders and the reports: none of them block
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry.fields import Sample
+from skyhop_testbed import api
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
+from skyhop_testbed.agent.clock_check import await_clock
 from skyhop_testbed.agent.deciding import decide
 from skyhop_testbed.agent.due_times import DueTimes
 from skyhop_testbed.agent.host_traffic import HostTraffic
@@ -27,10 +27,15 @@ from skyhop_testbed.agent.housekeeping import Housekeeping
 from skyhop_testbed.agent.identity import Identity, read_identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.local_runs import LocalRuns
-from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.lock import locked
+from skyhop_testbed.agent.node import Node, clock_error_ns
 from skyhop_testbed.agent.orders import Orders
+from skyhop_testbed.agent.own_traffic import OwnTraffic
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.probing import Prober
+from skyhop_testbed.agent.reach import Reach
+from skyhop_testbed.agent.room import Room
+from skyhop_testbed.agent.run_signals import RunSignals
 from skyhop_testbed.agent.sensing import Host, Watch
 from skyhop_testbed.agent.settings import FILE as SETTINGS
 from skyhop_testbed.agent.settings import Settings, read_settings
@@ -39,6 +44,8 @@ from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
+from skyhop_testbed.executor.user_network import Availability
+from skyhop_testbed.free_space import SpaceOf, space_of
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -67,6 +74,10 @@ class Options:
     say: Callable[[str], None] = _LOG.warning
     """Function for warnings; other steps go to the logger itself."""
     clock: Clock = SYSTEM_CLOCK
+    internet_lacks: Callable[[], str | None] | None = None
+    """Function that returns what the network `internet` lacks here; by default a real look."""
+    space_of: SpaceOf = space_of
+    """Function that returns the space of a disk."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> None:
@@ -82,9 +93,10 @@ def run_agent(state: Path, *, options: Options | None = None) -> None:
         RunError: the directory cannot be written.
     """
     chosen = options or Options()
-    with _locked(state):
-        identity = read_identity(state)
-        agent = Agent(state, identity, chosen, _settings(state, chosen))
+    with locked(state):
+        settings = _settings(state, chosen)
+        identity = replace(read_identity(state), proxy=settings.proxy)
+        agent = Agent(state, identity, chosen, settings)
         stop_on_signals(agent.end)
         agent.run()
 
@@ -98,23 +110,6 @@ def _settings(state: Path, options: Options) -> Settings:
     return found
 
 
-@contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    try:
-        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
-        raise InputError(f"{state}: does not exist: enrol the node first") from None
-    except OSError as error:
-        raise RunError(f"{state}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InputError(f"{state}: another agent uses this directory") from None
-    finally:
-        os.close(descriptor)
-
-
 class Agent:
     """Main loop of the agent: applies orders, starts due runs, reports events."""
 
@@ -124,20 +119,23 @@ class Agent:
         say, clock = options.say, options.clock
         self._clock, self._due = clock, DueTimes(clock)
         self._node = node = self._open_node(state, identity, options)
-        self._host = Host(options.interface, options.net_dev, clock=clock)
         self._prober = Prober(settings.probe, say, clock=clock)
+        own = OwnTraffic(options.dish, lambda: self._prober.moved)
+        self._host = Host(options.interface, options.net_dev, own=own, clock=clock)
         self._surroundings = Surroundings(settings, options.dish, state, say)
         self._predictions = PredictionClient(
             settings, self._surroundings.of_second, say, clock=clock
         )
         triggers = Triggers(node.db, state, say)
+        self._signals = node.signals = RunSignals(node.name, settings, clock, clock_error_ns, say)
         self._runs = LocalRuns(node)
-        self._admission = Admission(node, self._runs, self._host, triggers.has_fired)
+        room = Room(node, self._runs)
+        self._admission = Admission(node, self._runs, self._host, room, triggers.has_fired)
         self._orders = Orders(node, self._runs, self._admission)
         self._trigger_runs = TriggerRuns(node, self._runs, triggers, self._admission)
         self._telemetry = TelemetryOutbox(node)
         self._traffic = HostTraffic(node, self._host, self._runs)
-        self._housekeeping = Housekeeping(node, self._runs)
+        self._housekeeping = Housekeeping(node, self._runs, room)
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -166,12 +164,28 @@ class Agent:
             identity,
             db,
             on_order=self._on_order,
-            revision=lambda: self._node.schedule.revision,
+            follows=self._follows,
             heartbeat_s=lambda: self._node.schedule.settings.heartbeat_s,
             say=options.say,
             clock=options.clock,
         )
-        return Node(identity, state, db, link, options.say, options.clock, options.kernel)
+        reach = Reach(options.dish, [identity.agents], options.say)
+        internet = Availability(options.clock, options.internet_lacks)
+        return Node(
+            identity,
+            state,
+            db,
+            link,
+            options.say,
+            options.clock,
+            options.kernel,
+            reach=reach,
+            internet=internet,
+            space_of=options.space_of,
+        )
+
+    def _follows(self) -> api.Follow:
+        return self._orders.follows()
 
     def _on_order(self, order: Any) -> None:
         self._orders.put(order)
@@ -184,8 +198,11 @@ class Agent:
     def run(self) -> None:
         """Run the main loop until `end` is called."""
         node = self._node
+        await_clock(node)
         self._predictions.start()
         _LOG.info("node %s: follows %s", node.name, node.identity.agents)
+        if lacking := node.internet_lacks():
+            node.say(f"most jobs will be refused: {lacking}")
         self._runs.resume()
         node.link.start()
         self._prober.start()
@@ -201,9 +218,12 @@ class Agent:
         for part in (self._watch, self._predictions, self._surroundings, self._prober):
             part.close()
         self._runs.join(_LAST_STEPS_S)
+        node.guarded("signals", self._signals.close)
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
+        node.guarded("telemetry", self._telemetry.store)
         node.link.close()
+        node.allowance.save()
         node.db.close()
 
     def _wait_s(self) -> float:
@@ -219,13 +239,21 @@ class Agent:
         """Run one iteration of the main loop."""
         guarded = self._node.guarded
         self._orders.execute_all()
-        sample = self._telemetry.store_new()
+        sample = self._telemetry.take_new()
         if self._due.is_due("second", 0.95, at_second=True):
             guarded("counters", lambda: self._traffic.measure(self._telemetry.fresh()))
+            if self._traffic.has_cap_changed:
+                self._housekeeping.report_health()
             guarded("surroundings", lambda: self._surroundings.refresh(self._clock.now_ns()))
+        guarded("signals", lambda: self._serve_signals(sample))
         if sample is not None:
             guarded("triggers", lambda: self._trigger_runs.evaluate(sample))
         for action in decide(self._admission.situation()):
             guarded(f"run {action.run}", lambda a=action: self._runs.apply(a))  # type: ignore[misc]
         self._telemetry.send_due()
         self._housekeeping.do_due()
+        self._node.db.flush()
+
+    def _serve_signals(self, sample: Sample | None) -> None:
+        node = self._node
+        self._signals.serve(self._runs, node.runs, node.policy, sample)

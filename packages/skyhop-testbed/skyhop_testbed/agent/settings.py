@@ -2,6 +2,7 @@
 
     place = "41.39,2.17"                   # or "dish": the position that the terminal reports
     precision_deg = 0.1                    # the position is rounded to multiples of this
+    proxy = "http://proxy.example.org:3128"   # to the orchestrator; default: HTTPS_PROXY, if set
 
     [orbit]                                # satellites; off without this table
     elements = "starlink.tle"              # TLE or OMM file, URL, or a constellation's name
@@ -35,6 +36,7 @@ from typing import Any
 
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
+from skyhop_testbed.proxies import checked_proxy
 
 FILE = "agent.toml"
 """Default name of the settings file, in the agent's directory."""
@@ -106,6 +108,8 @@ class Settings:
     """URL of the weather service; `None` switches weather off."""
     probe: Probe | None = None
     predict: Predict | None = None
+    proxy: str | None = None
+    """URL of the HTTP proxy through which the agent reaches the orchestrator."""
 
     @property
     def needs_dish(self) -> bool:
@@ -145,7 +149,8 @@ class _WrongError(ValueError):
 
 
 def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
-    _known(content, {"place", "precision_deg", "orbit", "weather", "probe", "predict"}, "")
+    known = {"place", "precision_deg", "orbit", "weather", "probe", "predict", "proxy"}
+    _known(content, known, "")
     place = _text(content, "place", "")
     precision_deg = _number(content, "precision_deg", _PRECISION_DEG, _COARSEST_DEG)
     orbit = None if "orbit" not in content else _orbit(_table(content, "orbit"), directory)
@@ -155,7 +160,13 @@ def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
         raise _WrongError('place: is missing: "LATITUDE,LONGITUDE", a city, or "dish"')
     probe = None if "probe" not in content else _probe(_table(content, "probe"))
     predict = None if "predict" not in content else _predict(_table(content, "predict"), directory)
-    return Settings(place, precision_deg, orbit, weather, probe, predict)
+    proxy = _text(content, "proxy", "")
+    if proxy is not None:
+        try:
+            checked_proxy(proxy, "proxy")
+        except InputError as error:
+            raise _WrongError(str(error)) from None
+    return Settings(place, precision_deg, orbit, weather, probe, predict, proxy)
 
 
 def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:

@@ -29,7 +29,8 @@ _FIRST_S = 180
 """Number of rows of the first call, which computes fewer because they are needed at once."""
 _EARLY_S = 120
 """Number of rows left at which the next call starts; a call takes a minute on a slow machine."""
-_GRID_PERIOD_S, _GRID_OFFSET_S = 15, 12
+GRID_PERIOD_S, GRID_OFFSET_S = 15, 12
+"""Period and offset in s of Starlink's grid of handovers, in UTC."""
 _WEATHER_EVERY_S = 1800
 _SOONEST_S, _LATEST_S = 60, 3600
 """Shortest and longest wait in s before a failed call is retried."""
@@ -137,8 +138,8 @@ def until_grid_s(time_ns: int) -> float:
     >>> until_grid_s(12 * 10**9), until_grid_s(26_500_000_000)
     (15.0, 0.5)
     """
-    period_ns = _GRID_PERIOD_S * _S
-    return (period_ns - (time_ns - _GRID_OFFSET_S * _S) % period_ns) / _S
+    period_ns = GRID_PERIOD_S * _S
+    return (period_ns - (time_ns - GRID_OFFSET_S * _S) % period_ns) / _S
 
 
 class _BackgroundCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from skyhop.telemetry.store import Store
 
 _S = 1_000_000_000
-_EVERY_S = 2.0
+_STORED_EVERY_S = 10.0
+"""Interval in s at which samples go to the store on this node; a killed agent loses the last."""
+_MAP_EVERY_S = 600.0
+"""Interval in s at which a changed obstruction map is stored and reported; it changes slowly."""
 _MOST_SAMPLES = 60
 """Upper limit on telemetry samples in one report."""
 _MOST_UNSENT = 3600
@@ -33,8 +37,13 @@ class TelemetryOutbox:
         self._new: queue.SimpleQueue[Sequence[Sample]] = queue.SimpleQueue()
         self._newest: Sample | None = None
         self._unsent: list[Sample] = []
-        self._unsent_map: bytes | None = None
+        self._unstored: list[Sample] = []
+        self._map: bytes | None = None
+        """Obstruction map that is not reported yet."""
+        self._unstored_map: bytes | None = None
+        self._lock = threading.Lock()
         self._opened: Store | None = None
+        node.store_telemetry = self.store
 
     def put(self, samples: Sequence[Sample]) -> None:
         """Add samples, and wake the main loop; called by the terminal's thread."""
@@ -42,9 +51,8 @@ class TelemetryOutbox:
         self._node.waking.set()
 
     def put_map(self, content: bytes) -> None:
-        """Store the terminal's obstruction map; called by the terminal's thread."""
-        self._store().write_map(self._node.name, content)
-        self._unsent_map = content
+        """Take the terminal's obstruction map; called by the terminal's thread."""
+        self._map = self._unstored_map = content
 
     def _store(self) -> Store:
         if self._opened is None:
@@ -53,20 +61,35 @@ class TelemetryOutbox:
             self._opened = Store(self._node.telemetry)
         return self._opened
 
-    def store_new(self) -> Sample | None:
-        """Store the added samples; return the newest if it is newer than all before."""
+    def take_new(self) -> Sample | None:
+        """Take the added samples; return the newest if it is newer than all before."""
         newest = None
         while not self._new.empty():
-            newest = self._store_samples(self._new.get()) or newest
+            newest = self._take(self._new.get()) or newest
         return newest
 
-    def _store_samples(self, samples: Sequence[Sample]) -> Sample | None:
+    def store(self) -> None:
+        """Write to the store on this node what is not there yet; called from any thread."""
+        self._store_samples()
+        with self._lock:
+            content, self._unstored_map = self._unstored_map, None
+            if content is not None:
+                self._node.guarded("map", lambda: self._store().write_map(self._node.name, content))
+
+    def _store_samples(self) -> None:
+        with self._lock:
+            samples, self._unstored = self._unstored, []
+            try:
+                if samples:
+                    self._store().append(self._node.name, samples)
+            except SkyhopError as error:
+                self._node.say(f"telemetry: {error}")
+
+    def _take(self, samples: Sequence[Sample]) -> Sample | None:
         self._unsent += samples
         del self._unsent[:-_MOST_UNSENT]
-        try:
-            self._store().append(self._node.name, samples)
-        except SkyhopError as error:
-            self._node.say(f"telemetry: {error}")
+        with self._lock:
+            self._unstored += samples
         newest = max(samples, key=time_of)
         if self._newest is not None and time_of(newest) <= time_of(self._newest):
             return None
@@ -80,19 +103,25 @@ class TelemetryOutbox:
         return newest if is_fresh else None
 
     def send_due(self) -> None:
-        """Queue the reports that are due."""
-        if self._unsent and self._due.is_due("telemetry", _EVERY_S):
+        """Store the samples, and queue the reports, that are due."""
+        if self._unstored and self._due.is_due("store", _STORED_EVERY_S):
+            self._store_samples()
+        # More reports than heartbeats would cost a request each.
+        if self._unsent and self._due.is_due("telemetry", self._node.schedule.settings.heartbeat_s):
             self.send()
-        if (
-            self._unsent_map
-            and self._node.link.is_connected
-            and self._due.is_due("map", maps.EVERY_S)
-        ):
-            content, self._unsent_map = self._unsent_map, None
+        may_send = self._node.link.is_connected and not self._node.allowance.is_used_up()
+        if self._map is not None and may_send and self._due.is_due("map", _MAP_EVERY_S):
+            self.store()
+            content, self._map = self._map, None
             self._node.report(MapReport(maps.encode_map(content)))
 
     def send(self) -> None:
-        """Queue the reports of all samples that are not reported yet."""
+        """Queue the reports of all samples that are not reported yet.
+
+        Once the month's data cap is reached, samples stay on this node.
+        """
         samples, self._unsent = self._unsent, []
+        if self._node.allowance.is_used_up():
+            return
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._node.report(TelemetryReport(samples[first : first + _MOST_SAMPLES]))

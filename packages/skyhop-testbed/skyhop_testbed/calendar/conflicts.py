@@ -24,6 +24,7 @@ from skyhop_testbed.calendar.occurrences import (
     Booking,
     Interval,
     Plan,
+    may_meet,
     occurrences,
     starts,
     validity,
@@ -124,7 +125,7 @@ def check(
     mine.add_self_overlaps(found)
     for other in others:
         shared = plan.nodes & other.nodes if other.reserves else frozenset()
-        if shared:
+        if shared and may_meet(plan, other):
             both_ns = max(begin_ns, validity(other.job, other.submitted_ns).start_ns)
             then = mine if both_ns == begin_ns else _Times.of(plan, both_ns)
             then.add_overlaps(_Times.of(other, both_ns), shared, found)

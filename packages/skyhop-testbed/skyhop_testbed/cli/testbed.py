@@ -14,7 +14,9 @@ from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop_testbed.cli import testbed_admin
+from skyhop_testbed.cli import testbed_admin, testbed_alerts, testbed_quota
+from skyhop_testbed.cli.testbed_authority import approve, authority_app
+from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
 from skyhop_testbed.cli.testbed_kernel import kernel
@@ -28,10 +30,19 @@ from skyhop_testbed.cli.testbed_shared import (
     print_outcome,
     when,
 )
+from skyhop_testbed.cli.testbed_state import backup, restore
 from skyhop_testbed.cli.testbed_triggers import trigger_app
 
 if TYPE_CHECKING:
-    from skyhop_testbed.api import Conflict, Document, JobInfo, NodeInfo, Reservation, RunInfo
+    from skyhop_testbed.api import (
+        Conflict,
+        Document,
+        JobInfo,
+        NodeInfo,
+        Reservation,
+        RunDocument,
+        RunInfo,
+    )
     from skyhop_testbed.serve import BoundPorts
 
 app = group(
@@ -41,8 +52,15 @@ app = group(
     "Try it: skyhop testbed demo"
 )
 app.command("kernel")(kernel)
+app.command("bucket")(bucket)
 app.command("import")(import_)
+app.command("backup")(backup)
+app.command("restore")(restore)
+app.command("approve")(approve)
+app.add_typer(authority_app, name="authority")
 testbed_admin.register(app)
+testbed_alerts.register(app)
+testbed_quota.register(app)
 app.add_typer(trigger_app, name="trigger")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]
@@ -66,8 +84,13 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="Address for agents.")
     ] = "127.0.0.1:7401",
     web: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address of the web pages.")
+        str,
+        typer.Option(metavar="HOST:PORT", help='Address of the web pages; "" for no pages.'),
     ] = "127.0.0.1:7480",
+    metrics: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address of metrics for Prometheus; default: none."),
+    ] = "",
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,7 +116,7 @@ def serve(
     from skyhop_testbed.serve import serve as serve_orchestrator
 
     logs.configure(otherwise=logs.SERVICE)
-    addresses = Addresses(users, agents, web)
+    addresses = Addresses(users, agents, web, metrics)
     note = local_only_note(addresses, name or [])
     if note:
         print_note(note)
@@ -105,10 +128,11 @@ def serve(
         written = testbed_admin.write_first_credential(orchestrator, f"{public}:{ports.users}")
         if written:
             print_note(f"the administrator's credential: {written}")
+        if ports.metrics:
+            print_note(f"metrics at https://{public}:{ports.metrics}/metrics")
+        said = f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}"
         print(
-            f"serving users at {public}:{ports.users}, agents at {public}:{ports.agents}, "
-            f"the page at https://{public}:{ports.web}",
-            flush=True,
+            f"{said}, the page at https://{public}:{ports.web}" if ports.web else said, flush=True
         )
 
     with until_signal():
@@ -132,7 +156,9 @@ def enrol(
 ) -> None:
     """Enrol this machine as a node: generate its key and obtain a certificate.
 
-    The invitation is valid once, within fifteen minutes.
+    The invitation is valid once, within fifteen minutes. A directory that is enrolled as this node
+    keeps its results and gets a new identity, for example after its certificate has expired; stop
+    its agent before.
     """
     from skyhop_testbed.agent import enrol as enrol_node
 
@@ -381,17 +407,23 @@ def run(
         if wait:
             for found in testbed.watch(name):
                 if not as_json:
-                    print_events(found.events[shown:])
+                    print_events(found.events, shown)
                     shown = len(found.events)
     if as_json:
         print_json(found)
     else:
-        print_events(found.events[shown:])
+        print_events(found.events, shown)
         files = [{"side": f.side, "file": f.name, "bytes": f.size} for f in found.files]
         if files:
-            print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
+            print_rows(files, as_json=False, title=_files_title(found))
     if wait and found.state != "complete":
         raise typer.Exit(1)
+
+
+def _files_title(found: RunDocument) -> str:
+    count = found.file_count or len(found.files)
+    listed = f"{count:,} files" if count <= len(found.files) else f"first of {count:,} files"
+    return f"{listed}: skyhop testbed fetch {found.id}"
 
 
 @app.command()
@@ -465,16 +497,24 @@ def nodes(
 
 
 def _node_row(each: NodeInfo) -> dict[str, object]:
+    health = each.health
+    free, load = health.get("disk_free_bytes"), health.get("load")
     return {
         "node": each.name,
         "owner": each.owner,
         "online": "yes" if each.online else "no",
+        "alerts": ", ".join(each.alerts),
         "last_heard_(UTC)": when(each.last_seen_ns),
+        "version": health.get("version") or "",
+        "free_disk": f"{free / 1e9:.1f} GB" if isinstance(free, int | float) else "",
+        "load": f"{load:.2f}" if isinstance(load, int | float) else "",
         "clock": _clock(each.clock_off_ms),
         "scavenger": each.scavenger_mode + (", making room" if each.scavenger_active else ""),
         "latitude_(deg)": each.latitude_deg,
         "longitude_(deg)": each.longitude_deg,
         "serves": "yes" if each.serves else "no",
+        "skyhop": each.version + (", must upgrade" if each.upgrade else ""),
+        "certificate": "expired, approve it" if each.is_waiting else "",
     }
 
 

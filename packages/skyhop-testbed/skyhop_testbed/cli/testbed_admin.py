@@ -42,7 +42,8 @@ def write_addresses(orchestrator: Orchestrator, host: str, ports: BoundPorts) ->
     from skyhop_testbed.orchestrator.request_context import ITSELF
 
     values = {"users": f"{host}:{ports.users}", "agents": f"{host}:{ports.agents}"}
-    values["web"] = f"https://{host}:{ports.web}"
+    if ports.web:
+        values["web"] = f"https://{host}:{ports.web}"
     with orchestrator.writing(ITSELF) as ctx:
         store_addresses(ctx, values)
 

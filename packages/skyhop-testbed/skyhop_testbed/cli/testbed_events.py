@@ -1,4 +1,4 @@
-"""Formatting of a run's events for `skyhop testbed run`, one line per event."""
+"""Output of a run's events for `skyhop testbed run`, one line per event."""
 
 from __future__ import annotations
 
@@ -7,71 +7,22 @@ from typing import TYPE_CHECKING
 
 from skyhop.cli.terminal import shown_text
 from skyhop_testbed.cli.testbed_shared import when
+from skyhop_testbed.event_details import without_repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pydantic import JsonValue
-
-    from skyhop_testbed.api import Document, RunEvent
-
-_HIDDEN = frozenset({"began_ns", "start_ns", "end_ns", "fence"})
-"""Keys of details that are not printed: event times show them, or users do not need them."""
+    from skyhop_testbed.api import RunEvent
 
 
-def print_events(events: Sequence[RunEvent]) -> None:
-    """Print the events of a run: time, state, reason, actor and details."""
-    for each in events:
+def print_events(events: Sequence[RunEvent], shown: int = 0) -> None:
+    """Print the events of a run after those that are `shown` already.
+
+    A line has time, state, reason, actor, and the details that no earlier event had.
+    """
+    details = without_repetitions(each.details for each in events)
+    for each, said in zip(events[shown:], details[shown:], strict=True):
         reason = f"({each.reason})" if each.reason else ""
-        words = [each.state, reason, each.actor, _details_text(each.details)]
+        words = [each.state, reason, each.actor, "; ".join(said.values())]
         print(f"{when(each.at_ns)}  {shown_text(' '.join(word for word in words if word))}")
     sys.stdout.flush()
-
-
-def _details_text(details: Document) -> str:
-    """Return an event's details in words and units; unknown details as key and value."""
-    parts = []
-    for key, value in details.items():
-        if value in (None, "") or key in _HIDDEN:
-            continue
-        if key == "traffic" and isinstance(value, dict):
-            parts.append(_traffic(value))
-        elif key == "partial":
-            parts.append("files so far" if value else "")
-        elif key == "ended_ns" and isinstance(value, int):
-            began_ns = details.get("began_ns")
-            if isinstance(began_ns, int):
-                parts.append(f"ran for {(value - began_ns) / 1e9:.1f} s")
-        elif key in ("text", "message"):
-            parts.append(str(value))
-        elif key in _WORDS:
-            parts.append(_WORDS[key].format(value))
-        else:
-            parts.append(f"{key} {value}")
-    return "; ".join(part for part in parts if part)
-
-
-_WORDS = {
-    "exit": "exit status {}",
-    "signal": "signal {}",
-    "port": "port {}",
-    "run": "now run {}",
-    "because": "because of {}",
-    "clock_offset_ms": "its clock is {:+.0f} ms off",
-}
-
-
-def _traffic(moved: dict[str, JsonValue]) -> str:
-    """Return the traffic of a run in words, and how the traffic was counted."""
-    sizes = [_size(moved.get(key)) for key in ("rx_bytes", "tx_bytes")]
-    how = f" ({moved['counted']})" if moved.get("counted") else ""
-    return f"received {sizes[0]}, sent {sizes[1]}{how}"
-
-
-def _size(count: object) -> str:
-    if not isinstance(count, int | float):
-        return "an unknown amount"
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count:g} byte"

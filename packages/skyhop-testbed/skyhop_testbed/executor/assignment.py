@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from skyhop.errors import InputError
+from skyhop_testbed.fence import Fence
 from skyhop_testbed.kernel.access import KernelAccess
+from skyhop_testbed.manifests import MOST_FILES
 from skyhop_testbed.words import Backend, Network, Side
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ class Limits:
     are read and dropped.
     """
     nice: int = 10
+    files: int = MOST_FILES
+    """Upper limit on the files of a run, and on those that are uploaded."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Assignment:
     engine: str = "sim"
     image: str | None = None
     backend: Backend = Backend.PROCESS
-    network: Network = Network.HOST
+    network: Network = Network.INTERNET
     env: dict[str, str] = field(default_factory=dict)
     keep: list[str] = field(default_factory=lambda: ["*"])
     timeout_is_success: bool = False
@@ -87,7 +92,11 @@ class Assignment:
     inputs: str | None = None
     """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
+    fence: Fence = field(default_factory=Fence)
+    """Addresses that the program reaches, for the networks `internet` and `veth`."""
     kernel: KernelAccess | None = None
+    signals: str | None = None
+    """Directory of the socket on which the program reads signals."""
 
     @classmethod
     def of(cls, job: Job, side: Side, **others: Any) -> Assignment:
@@ -157,12 +166,15 @@ def _assignment(values: Mapping[str, Any]) -> Assignment:
         if name in known:
             known[name] = kind(known[name])
     known["limits"] = Limits(**known.get("limits", {}))
+    known["fence"] = Fence(**known.get("fence", {}))
     if known.get("kernel") is not None:
         known["kernel"] = KernelAccess(**known["kernel"])
     made = Assignment(**known)
-    for part in (made, made.limits, made.kernel):
+    for part in (made, made.limits, made.fence, made.kernel):
         if part is not None:
             _check_kinds(part)
+    made.fence.parsed_rules()
+    made.fence.ports()
     if sum(x is not None for x in (made.command, made.scenario, made.study)) != 1:
         raise ValueError("expected one of command, scenario and study")
     return made
@@ -199,12 +211,26 @@ def _check_contents(name: str, value: dict[str, object] | list[object], *, texts
 
 def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file atomically, and sync it to disk."""
+    with open_durably(file, mode) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def open_durably(file: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Open a file that appears, synced to disk, at the end of the `with` block.
+
+    After an exception the file is as before.
+    """
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(descriptor)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     aside.replace(file)
     directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from skyhop_testbed import signals
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.packages import import_path
 from skyhop_testbed.words import Side
@@ -78,6 +79,8 @@ def environment_of(assignment: Assignment, home: str) -> dict[str, str]:
         "LEOTEST_SERVERIP": assignment.server,
         "LEOTEST_SERVER_NODEID": assignment.server_node,
     }
+    if assignment.signals is not None:
+        own[signals.VARIABLE] = f"{signals.DIRECTORY}/{signals.SOCKET}"
     if assignment.command is None:
         own["PYTHONPATH"] = import_path()
         own["PYTHONDONTWRITEBYTECODE"] = "1"

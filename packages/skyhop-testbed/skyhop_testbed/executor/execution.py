@@ -12,31 +12,41 @@ import os
 import selectors
 import shutil
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.executor import keep, limits
-from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, Assignment, write_durably
+from skyhop_testbed.executor import cgroup_traffic, keep, limits
+from skyhop_testbed.executor.assignment import (
+    RESULT_FILE,
+    WORK,
+    Assignment,
+    open_durably,
+    write_durably,
+)
 from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
 from skyhop_testbed.executor.output import Output
 from skyhop_testbed.executor.result import CountedTraffic, Outcome, OutputSize, Result
-from skyhop_testbed.executor.sandbox import ProgramEnd
+from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop_testbed.executor.traffic import (
     NAMESPACE,
     SOCKETS,
-    SocketCounters,
+    ProcessSockets,
     Traffic,
     namespace_traffic,
 )
+from skyhop_testbed.executor.user_network import Namespaces, UserNetwork
 from skyhop_testbed.kernel.client import KernelClient
-from skyhop_testbed.words import Network, Reason, State
+from skyhop_testbed.words import Backend, Network, Reason, State
 
 POLL_S = 0.5
 """Interval in s at which limits and traffic are checked."""
+PORTS_S = 0.1
+"""Interval in s at which the listening ports of a run are looked at, if its fence allows any."""
 GRACE_S = 5.0
 """Time in s between SIGTERM and SIGKILL for a program that can no longer send packets."""
 GRACE_WITH_NETWORK_S = 0.8
@@ -76,6 +86,7 @@ def execute(directory: Path, clock: Clock) -> None:
 def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write the result of a run whose executor was killed."""
     launcher(assignment.backend, clock).clean(assignment.run)
+    cgroup_traffic.remove_group(assignment.run)
     killed = Result(state=State.FAILED, reason=Reason.KILLED)
     finish(directory, assignment, journal, killed, clock)
 
@@ -90,8 +101,10 @@ class _Execution:
         self._clock, self._launcher = clock, launcher(assignment.backend, clock)
         self._work = directory / WORK
         self._kernel: KernelClient | None = None
+        self._network: UserNetwork | None = None
         self._program: Program | None = None
-        self._sockets = SocketCounters()
+        self._group: cgroup_traffic.CountedGroup | None = None
+        self._sockets = ProcessSockets()
         self._moved = Traffic()
         self._stop: Outcome | None = None
         """Outcome of the run, once the program was told to end."""
@@ -125,6 +138,10 @@ class _Execution:
         finally:
             if self._kernel is not None:
                 self._kernel.close()
+            if self._network is not None:
+                self._network.close()
+            if self._group is not None:
+                self._group.close()
         finish(self._directory, self._assignment, self._journal, result, self._clock)
 
     def _deploy(self) -> None:
@@ -180,7 +197,12 @@ class _Execution:
         """Write `started` to the journal, then start the program."""
         assignment = self._assignment
         descriptors = (outputs[0].writes, outputs[1].writes)
-        attach_device = self._attach_device if assignment.network is Network.VETH else None
+        attach: dict[Network, AttachDevice] = {
+            Network.VETH: self._attach_device,
+            Network.INTERNET: self._attach_internet,
+        }
+        attach_device = attach.get(assignment.network)
+        self._count_group()
         self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
             return self._launcher.start(assignment, self._work, descriptors, attach_device)
@@ -189,7 +211,25 @@ class _Execution:
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
 
-    def _attach_device(self, namespace: int) -> str | None:
+    def _count_group(self) -> None:
+        """Have the kernel count the run by its control group, if it uses the host's network.
+
+        Without the necessary privileges the sockets are counted.
+        """
+        assignment = self._assignment
+        if assignment.network is not Network.HOST or assignment.backend is not Backend.PROCESS:
+            return
+        with suppress(RunError):
+            self._group = cgroup_traffic.CountedGroup(assignment.run)
+            self._group.join()
+            text = str(self._group.map_id).encode()
+            write_durably(self._directory / cgroup_traffic.FILE, text)
+
+    def _attach_internet(self, namespaces: Namespaces) -> None:
+        """Connect the run's network namespace to the Internet."""
+        self._network = UserNetwork(self._directory, namespaces, self._assignment.fence)
+
+    def _attach_device(self, namespaces: Namespaces) -> str | None:
         """Request the run's device, and the job's kernel settings, from the kernel service.
 
         Returns:
@@ -201,7 +241,7 @@ class _Execution:
         try:
             self._kernel = KernelClient(access.socket)
             self._kernel.attach(
-                self._assignment.run, access.token, namespace, leoscope=access.leoscope
+                self._assignment.run, access.token, namespaces.network, leoscope=access.leoscope
             )
             return self._kernel.prepare(access)
         except SkyhopError as error:
@@ -217,9 +257,11 @@ class _Execution:
             selector.register(self._wakeup, selectors.EVENT_READ, self._on_signal)
             if self._kernel is not None:
                 selector.register(self._kernel, selectors.EVENT_READ, self._on_kernel_lost)
+            if self._network is not None:
+                selector.register(self._network, selectors.EVENT_READ, self._on_network_lost)
             checks, next_check = 0, self._clock.monotonic_s()
             while True:
-                left_s = next_check - self._clock.monotonic_s()
+                left_s = min(next_check - self._clock.monotonic_s(), self._port_check_s())
                 for key, _ in self._clock.select(selector, left_s):
                     if not key.data():
                         selector.unregister(key.fileobj)
@@ -233,11 +275,29 @@ class _Execution:
                     self._check(checks)
                     checks += 1
                     next_check = self._clock.monotonic_s() + POLL_S
+                self._open_ports()
                 next_check = min(next_check, self._next_change())
 
     def _next_change(self) -> float:
         """Return the monotonic time in s of the next deadline: the run's, or the SIGKILL's."""
         return self._deadline if self._kill_at is None else self._kill_at
+
+    def _port_check_s(self) -> float:
+        """Return the longest time in s until the program's listening ports are looked at."""
+        return PORTS_S if self._network is not None and self._assignment.fence.listen else POLL_S
+
+    def _open_ports(self) -> None:
+        """Open the ports on which the program listens."""
+        assert self._program is not None
+        if self._network is not None and self._stop is None:
+            try:
+                self._network.open_ports(self._program.network_process())
+            except RunError as error:
+                self._end(Outcome(State.FAILED, Reason.NEEDS, str(error)))
+
+    def _on_network_lost(self) -> bool:
+        self._end(Outcome(State.FAILED, Reason.NEEDS, "the run's network has ended"))
+        return False
 
     def _on_kernel_lost(self) -> bool:
         self._end(Outcome(State.FAILED, Reason.KERNEL, "the kernel service has ended"))
@@ -268,8 +328,13 @@ class _Execution:
     def _count_traffic(self, *, is_last: bool = False) -> None:
         """Update the run's traffic; once the namespace is gone, the last value stays."""
         assert self._program is not None
-        if self._assignment.network is Network.HOST:
+        if self._group is not None:
+            moved = self._group.read()
+        elif self._assignment.network is Network.HOST:
             moved = self._sockets.read(self._program.processes())
+        elif is_last and self._network is not None:
+            # The executor still has the namespace open.
+            moved = self._network.counters() or Traffic()
         elif is_last and self._kernel is not None:
             # The kernel service still has the namespace open, which other processes can no longer
             # reach.
@@ -282,6 +347,8 @@ class _Execution:
         self._moved = max(self._moved, moved, key=lambda each: each.bytes)
 
     def _counted(self) -> str:
+        if self._group is not None:
+            return cgroup_traffic.GROUP
         return SOCKETS if self._assignment.network is Network.HOST else NAMESPACE
 
     def _on_signal(self) -> bool:
@@ -302,6 +369,9 @@ class _Execution:
         grace_s = GRACE_WITH_NETWORK_S
         if self._assignment.network is not Network.HOST:
             grace_s = GRACE_S
+            self._count_traffic()
+            if self._network is not None:
+                self._network.cut()
             if self._kernel is not None and not self._kernel.cut():
                 grace_s = GRACE_WITH_NETWORK_S
         self._kill_at = self._clock.monotonic_s() + grace_s
@@ -351,15 +421,27 @@ def _finish(
     directory: Path, assignment: Assignment, journal: Journal, result: Result, clock: Clock
 ) -> None:
     work = directory / WORK
-    kept: list[keep.KeptFile] = []
-    left: list[keep.SkippedFile] = []
+    found: Iterator[keep.KeptFile | keep.SkippedFile] = iter(())
     if work.is_dir():
-        kept, left = keep.choose(work, assignment.keep, _input_digests(assignment))
+        found = keep.choose(work, assignment.keep, _input_digests(assignment))
     is_partial = result.state is not State.COMPLETE
     of = keep.Origin(assignment.run, assignment.node, assignment.side, is_partial)
-    write_durably(directory / keep.FILE, keep.manifest(of, kept, left))
-    replace(result, **vars(of), files=len(kept)).write(directory)
+    with open_durably(directory / keep.FILE) as stream:
+        kept = keep.write_kept(stream, of, found, assignment.limits.files)
+    if kept.is_exceeded:
+        of = replace(of, partial=True)
+        if result.state is State.COMPLETE:
+            result = replace(result, **vars(_too_many_files(assignment)))
+    replace(result, **vars(of), files=kept.files).write(directory)
     journal.add(clock.now_ns(), Step.FINISHED, state=result.state, reason=result.reason)
+
+
+def _too_many_files(assignment: Assignment) -> Outcome:
+    said = (
+        f"it left more than {assignment.limits.files:,} files to keep; the first of them are "
+        "uploaded: pack them into an archive"
+    )
+    return Outcome(State.FAILED, Reason.DISK, said)
 
 
 def _input_digests(assignment: Assignment) -> dict[str, str]:
@@ -367,7 +449,7 @@ def _input_digests(assignment: Assignment) -> dict[str, str]:
     if assignment.inputs is None:
         return {}
     try:
-        inputs, _ = keep.choose(Path(assignment.inputs), ["*"])
+        inputs = [*keep.choose(Path(assignment.inputs), ["*"])]
     except OSError as error:
         raise InputError(f"{assignment.inputs}: {error.strerror}") from None
-    return {each.name: each.sha256 for each in inputs}
+    return {each.name: each.sha256 for each in inputs if isinstance(each, keep.KeptFile)}

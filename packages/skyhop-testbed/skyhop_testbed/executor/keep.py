@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from skyhop_testbed.manifests import write_manifest
 from skyhop_testbed.words import Side
 
 FILE = "manifest.json"
 TELEMETRY = "telemetry"
 """Pattern in `keep` that requests the terminal's telemetry; it matches no file."""
-MOST_FILES = 10_000
 _LONGEST_NAME_BYTES = 240
 _DEEPEST = 16
+_MOST_LISTED = 1000
+"""Upper limit on the files left out that a manifest lists."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -69,49 +70,42 @@ def matches(name: str, patterns: list[str]) -> bool:
 
 
 def choose(
-    work: Path, patterns: list[str], inputs: dict[str, str] | None = None
-) -> tuple[list[KeptFile], list[SkippedFile]]:
-    """Return the files of a work directory to keep, and those that match but are left out.
+    work: Path, patterns: list[str], inputs: Mapping[str, str] | None = None
+) -> Iterator[KeptFile | SkippedFile]:
+    """Yield the files of a work directory to keep, and those that match but are left out.
 
     Args:
         work: the directory.
         patterns: the job's `keep`.
         inputs: digests of the job's input files by name; unchanged input files are not kept.
     """
-    kept: list[KeptFile] = []
-    skipped: list[SkippedFile] = []
     root = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for name, directory, entry in _walk(root, "", 0, skipped):
+        for each in _walk(root, "", 0):
+            if isinstance(each, SkippedFile):
+                yield each
+                continue
+            name, directory, entry = each
             if not matches(name, patterns):
                 continue
-            if len(kept) >= MOST_FILES:
-                skipped.append(SkippedFile(name, f"more than {MOST_FILES:,} files"))
-                break
             found = _kept_or_skipped(directory, entry, name)
-            if isinstance(found, SkippedFile):
-                skipped.append(found)
-            elif (inputs or {}).get(name) != found.sha256:
-                kept.append(found)
+            if isinstance(found, SkippedFile) or (inputs or {}).get(name) != found.sha256:
+                yield found
     finally:
         os.close(root)
-    return kept, skipped
 
 
-def _walk(
-    directory: int, prefix: str, depth: int, skipped: list[SkippedFile]
-) -> Iterator[tuple[str, int, str]]:
+def _walk(directory: int, prefix: str, depth: int) -> Iterator[tuple[str, int, str] | SkippedFile]:
     """Walk a directory in alphabetical order.
 
-    Yield each file's path, directory descriptor and name.
+    Yield each file's path, directory descriptor and name, or why it is left out.
     """
     for entry in sorted(os.listdir(directory)):
         name = f"{prefix}{entry}"
         why = _name_fault(name, entry, depth)
         if why:
-            skipped.append(
-                SkippedFile(name.encode("unicode_escape").decode()[:_LONGEST_NAME_BYTES], why)
-            )
+            shown = name.encode("unicode_escape").decode()[:_LONGEST_NAME_BYTES]
+            yield SkippedFile(shown, why)
             continue
         try:
             kind = os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode
@@ -121,10 +115,10 @@ def _walk(
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             below = os.open(entry, flags, dir_fd=directory)
         except OSError as error:
-            skipped.append(SkippedFile(name, str(error.strerror)))
+            yield SkippedFile(name, str(error.strerror))
             continue
         try:
-            yield from _walk(below, f"{name}/", depth + 1, skipped)
+            yield from _walk(below, f"{name}/", depth + 1)
         finally:
             os.close(below)
 
@@ -186,7 +180,47 @@ def open_kept(work: Path, name: str) -> int:
         os.close(directory)
 
 
-def manifest(of: Origin, kept: list[KeptFile], skipped: list[SkippedFile]) -> bytes:
-    """Return the content of the manifest's file."""
-    content = {**vars(of), "files": kept, "left": skipped}
-    return json.dumps(content, indent=1, default=vars).encode()
+@dataclass
+class Kept:
+    """Number of files that a manifest lists, and whether there are more than the limit."""
+
+    files: int = 0
+    is_exceeded: bool = False
+
+
+def write_kept(
+    to: BinaryIO, of: Origin, found: Iterator[KeptFile | SkippedFile], most: int
+) -> Kept:
+    """Write the manifest of a run's files.
+
+    Args:
+        to: the manifest's file.
+        of: the run.
+        found: result of `choose`.
+        most: upper limit on the files that are kept.
+    """
+    kept, left, more = Kept(), list[SkippedFile](), 0
+
+    def files() -> Iterator[KeptFile]:
+        nonlocal more
+        for each in found:
+            if isinstance(each, KeptFile):
+                if kept.files >= most:
+                    kept.is_exceeded = True
+                    return
+                kept.files += 1
+                yield each
+            elif len(left) < _MOST_LISTED:
+                left.append(each)
+            else:
+                more += 1
+
+    def below() -> Iterator[tuple[str, object]]:
+        yield "partial", of.partial or kept.is_exceeded
+        yield "left", left
+        if more:
+            yield "left_unlisted", more
+
+    above = {"run": of.run, "node": of.node, "side": of.side}
+    write_manifest(to, above, files(), below())
+    return kept

@@ -14,7 +14,6 @@ _BLOCK = 512
 """Bytes per unit of `st_blocks` (stat(2))."""
 LEAST_ROOM_BYTES = 50_000_000
 """Free space on the node's disk below which a run is stopped."""
-MOST_FILES = 100_000
 
 
 def size_of(directory: Path) -> tuple[int, int]:
@@ -72,7 +71,7 @@ def exceeded(
     memory = resident_bytes(pids)
     for reason, what, taken, most in (
         (Reason.DISK, "bytes written", size, limits.disk_bytes),
-        (Reason.DISK, "files made", files, MOST_FILES),
+        (Reason.DISK, "files made", files, limits.files),
         (Reason.MEMORY, "bytes of memory", memory, limits.memory_bytes),
         (Reason.PROCESSES, "processes", len(pids), limits.processes),
     ):

@@ -17,14 +17,12 @@ the agent's user, without privileges inside or outside the sandbox.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import resource
 import select
 import signal
 import socket
-import struct
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,17 +34,18 @@ from skyhop.errors import RunError
 from skyhop_testbed import linux
 from skyhop_testbed.executor import sandbox_fs
 from skyhop_testbed.executor.assignment import Limits
+from skyhop_testbed.executor.devices import DeviceSetup, raise_loopback
+from skyhop_testbed.executor.user_network import Namespaces
 
 _FIRST_USER = 0x7000_0000
 _USERS = 1 << 24
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LONGEST_MESSAGE = 4096
 MOST_FILES = 4096
 _NO_SUCH_PROGRAM = 127
 
-AttachDevice = Callable[[int], "str | None"]
-"""Function that puts a device into the network namespace of a descriptor, and returns the name of
-the congestion control that was loaded for the run."""
+AttachDevice = Callable[[Namespaces], "str | None"]
+"""Function that puts a device into a run's network namespace, and returns the name of the
+congestion control that was loaded for the run. It does not close the descriptors."""
 _CC = "{cc}"
 _Message = dict[str, int] | dict[str, str] | dict[str, str | None]
 """Message on the channel: `failed`, `cc`, or `exit` or `signal` of the program."""
@@ -67,6 +66,10 @@ class Plan:
     may_nest: bool
     """Whether the program may create namespaces itself, as live runs of skyhop do."""
     limits: Limits
+    setup: DeviceSetup | None = None
+    """Setup of the device in the run's own network namespace."""
+    resolver: str | None = None
+    """Content of /etc/resolv.conf in the sandbox; `None` keeps this machine's."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,14 @@ class Sandbox:
             raise
 
     def _set_up(self, attach_device: AttachDevice | None) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST_MESSAGE, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST_MESSAGE, 2)
         said = json.loads(message) if message else {"failed": "the sandbox ended at once"}
         if "failed" in said:
             raise RunError(f"cannot make a sandbox: {said['failed']}")
         cc = None
         try:
             if attach_device is not None:
-                cc = attach_device(descriptors[0])
+                cc = attach_device(Namespaces(*descriptors))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -228,12 +231,7 @@ def _run_outer(
     _enter_namespaces(plan, user)
     # Changing the user clears the parent-death signal, so it is set again.
     linux.die_with_parent(executor)
-    if plan.own_network:
-        network = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        _send(channel, {}, network)
-        os.close(network)
-    else:
-        _send(channel, {})
+    _send_namespaces(plan, user, channel)
     said = channel.recv(_LONGEST_MESSAGE)
     if not said:
         os._exit(1)
@@ -250,6 +248,16 @@ def _run_outer(
         os.close(descriptor)
     os.waitpid(init, 0)
     os._exit(0)
+
+
+def _send_namespaces(plan: Plan, user: int | None, channel: socket.socket) -> None:
+    """Send the executor the run's own network namespace, and the user namespace of its owner."""
+    names = ["net"] if plan.own_network else []
+    names += ["user"] if plan.own_network and user is None else []
+    opened = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
+    _send(channel, {}, *opened)
+    for descriptor in opened:
+        os.close(descriptor)
 
 
 def _with_cc(plan: Plan, cc: str | None) -> Plan:
@@ -288,8 +296,10 @@ def _run_init(
     linux.die_with_parent(0)
     socket.sethostname(plan.name)
     if plan.own_network:
-        _raise_loopback()
-    sandbox_fs.build_root(plan.mounts, plan.work, user, plan.limits.disk_bytes)
+        raise_loopback()
+    if plan.setup is not None:
+        plan.setup.apply()
+    sandbox_fs.build_root(plan.mounts, plan.work, user, plan.limits.disk_bytes, plan.resolver)
     if user is None and not plan.may_nest:
         _forbid_namespaces()
     program = _start(plan, user, output, channel)
@@ -297,12 +307,6 @@ def _run_init(
         os.close(descriptor)
     _send(channel, _wait(program, channel))
     os._exit(0)
-
-
-def _raise_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        request = struct.pack("16sh14x", b"lo", _IFF_UP)
-        fcntl.ioctl(control, _SIOCSIFFLAGS, request)
 
 
 def _start(plan: Plan, user: int | None, output: tuple[int, int], channel: socket.socket) -> int:

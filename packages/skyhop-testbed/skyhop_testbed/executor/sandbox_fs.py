@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyhop_testbed import linux
+from skyhop_testbed import linux, signals
 from skyhop_testbed.packages import package_directories
 
 HOME = "/home/run"
@@ -27,6 +27,7 @@ _ETC = (
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LARGEST_TMP_BYTES = 256_000_000
 _OLD = "/old"
+_RESOLVER = "/etc/resolv.conf"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,21 @@ def _existing(names: list[str]) -> list[BindMount]:
     return [BindMount(os.path.realpath(name), name) for name in names if Path(name).exists()]
 
 
-def build_root(mounts: list[BindMount], work: Path, user: int | None, disk_bytes: int) -> None:
+def build_root(
+    mounts: list[BindMount],
+    work: Path,
+    user: int | None,
+    disk_bytes: int,
+    resolver: str | None = None,
+) -> None:
     """Build the sandbox's file system, and make it the root of this process's mount namespace.
+
+    Args:
+        mounts: files and directories of the machine that are visible to the program.
+        work: the work directory.
+        user: the program's uid, if the executor runs as root.
+        disk_bytes: limit on the files that the program writes.
+        resolver: content of /etc/resolv.conf; `None` keeps this machine's.
 
     Raises:
         OSError: the machine forbids a mount.
@@ -70,12 +84,15 @@ def build_root(mounts: list[BindMount], work: Path, user: int | None, disk_bytes
     Path(_OLD[1:]).mkdir()
     linux.pivot_root(".", _OLD[1:])
     os.chdir("/")
-    _bind_all(mounts)
+    _bind_all([each for each in mounts if resolver is None or each.target != _RESOLVER])
+    if Path(signals.DIRECTORY).is_dir():
+        # Programs that read announcements of `skyhop signal serve` find the socket at its path.
+        Path(signals.USUAL_PATH).symlink_to(f"{signals.DIRECTORY}/{signals.SOCKET}")
     _make_proc()
     _make_devices()
     for name in ("/tmp", "/dev/shm"):
         _make_scratch(name, min(disk_bytes, _LARGEST_TMP_BYTES))
-    _write_etc(user)
+    _write_etc(user, resolver)
     Path(HOME).mkdir(parents=True)
     linux.mount(f"{_OLD}{work}", HOME, None, linux.MS_BIND)
     linux.restrict_mount(HOME, linux.ATTR_NOSUID | linux.ATTR_NODEV)
@@ -130,10 +147,12 @@ def _make_scratch(name: str, size_bytes: int) -> None:
     linux.mount("tmpfs", name, "tmpfs", flags, f"size={size_bytes},mode=1777")
 
 
-def _write_etc(user: int | None) -> None:
-    """Write passwd and group files that contain only the program's user."""
+def _write_etc(user: int | None, resolver: str | None) -> None:
+    """Write passwd and group files that contain only the program's user, and resolv.conf."""
     own = os.geteuid() if user is None else user
     etc = Path("/etc")
     etc.mkdir(exist_ok=True)
     (etc / "passwd").write_text(f"run:x:{own}:{own}::{HOME}:/bin/sh\n")
     (etc / "group").write_text(f"run:x:{own}:\n")
+    if resolver is not None:
+        Path(_RESOLVER).write_text(resolver)

@@ -1,41 +1,28 @@
 """Traffic of a run: bytes received and sent.
 
-For a run in its own network namespace (`veth`, `none`), traffic is the bytes of all devices except
-the loopback, with headers. For a run in the host's namespace, it is the bytes that the run's TCP
-sockets sent (retransmissions included) and received, without headers, as the kernel counts them per
-socket. Sockets are read twice a second: bytes of a socket after its last reading are missing, and
-sockets that live for less than half a second may be missing altogether. UDP and ICMP are not
-counted in the host's namespace.
+For a run in its own network namespace, traffic is the bytes of all devices except the loopback,
+with headers. For a run in the host's namespace, it is counted by the run's control group
+(`cgroup_traffic`) where this is possible. Otherwise it is the bytes that the run's TCP sockets sent
+(retransmissions included) and received, as the kernel counts them per socket. A socket counts until
+the kernel has destroyed it, if it was open at one reading at least; sockets that live for less than
+the time between two readings may be missing. UDP and ICMP are not counted in this case.
 """
 
 from __future__ import annotations
 
 import re
-import socket
-import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from skyhop_testbed.executor.tcp_sockets import IpAddress, TcpSocket, TcpTable
 
 NAMESPACE = "bytes of the run's network devices, with headers"
 SOCKETS = "bytes of the run's TCP sockets, without headers; no UDP"
 
-_SOCK_DIAG = 4
-_DIAG_BY_FAMILY = 20
-_NLM_F_REQUEST_DUMP = 0x301
-_NLMSG_ERROR, _NLMSG_DONE = 2, 3
-_INFO = 2
-_ALL_STATES = 0xFFF & ~(1 << 10)
-"""Bit mask of all TCP states except LISTEN (10)."""
-_RECEIVED_AT, _SENT_AT = 128, 200
-"""Offsets of tcpi_bytes_received and tcpi_bytes_sent in `struct tcp_info` (linux/tcp.h)."""
-_SEGMENTS_SENT_AT, _SEGMENTS_RECEIVED_AT = 136, 140
-"""Offsets of tcpi_segs_out and tcpi_segs_in in `struct tcp_info`."""
-_ATTRIBUTE = struct.Struct("=HH")
-_MESSAGE = struct.Struct("=LHHLL")
-_HEADER_OF_SOCKET = 72
-_INODE_AT = 68
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
+_LATE = 5
+"""Number of readings after which no announcement of a destroyed socket is expected any more."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +36,10 @@ class Traffic:
     def bytes(self) -> int:
         """Sum of received and sent bytes."""
         return self.rx_bytes + self.tx_bytes
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Return the sums in both directions."""
+        return Traffic(self.rx_bytes + other.rx_bytes, self.tx_bytes + other.tx_bytes)
 
 
 def namespace_traffic(pid: int) -> Traffic:
@@ -66,47 +57,118 @@ def device_counters(net_dev: Path, device: str | None = None) -> Traffic | None:
         device: name of the device; `None` for all.
     """
     try:
-        lines = net_dev.read_text("ascii").splitlines()[2:]
+        text = net_dev.read_text("ascii")
     except (OSError, ValueError):
         return None
+    return parse_counters(text, device)
+
+
+def parse_counters(text: str, device: str | None = None) -> Traffic | None:
+    """Return the bytes of a device, or of all devices but the loopback.
+
+    Args:
+        text: content of /proc/net/dev.
+        device: name of the device; `None` for all. The result is `None` if it does not exist.
+    """
     moved = None if device else Traffic()
-    for line in lines:
+    for line in text.splitlines()[2:]:
         name, _, counters = line.partition(":")
         if name.strip() == device or (device is None and name.strip() != "lo"):
-            numbers, before = counters.split(), moved or Traffic()
-            moved = Traffic(before.rx_bytes + int(numbers[0]), before.tx_bytes + int(numbers[8]))
+            numbers = counters.split()
+            moved = (moved or Traffic()) + Traffic(int(numbers[0]), int(numbers[8]))
     return moved
 
 
 class SocketCounters:
-    """Byte counts of the TCP sockets of processes, including sockets that have closed."""
+    """Byte counts of the TCP sockets of processes, including sockets that have closed.
 
-    def __init__(self, header_bytes: int = 0) -> None:
-        """Set up the counters at 0.
+    Args:
+        on_wire: whether to count as a device does: with headers, and without connections that stay
+            within this machine.
+        apart: addresses of peers whose bytes count in `apart` instead.
+    """
+
+    def __init__(self, *, on_wire: bool = False, apart: Collection[IpAddress] = ()) -> None:
+        self._on_wire, self._peers_apart = on_wire, apart
+        self._known: dict[int, tuple[TcpSocket, int]] = {}
+        """Last counters of each socket by its cookie, and for how many readings it was not listed.
+        """
+        self._gone = self._gone_apart = Traffic()
+        self.total = Traffic()
+        """Bytes of all sockets so far."""
+        self.apart = Traffic()
+        """Bytes of the sockets to the peers in the argument `apart` so far."""
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a counted socket may still send or receive."""
+        return bool(self._known)
+
+    def update(
+        self, listed: Iterable[TcpSocket], destroyed: Iterable[TcpSocket], inodes: Collection[int]
+    ) -> None:
+        """Count the sockets of one reading.
 
         Args:
-            header_bytes: bytes to add per segment, for its headers.
+            listed: all sockets of the network namespace.
+            destroyed: the sockets that were destroyed since the previous reading, read after
+                `listed`.
+            inodes: inodes of the processes' sockets, read after `listed`.
         """
-        self._header_bytes = header_bytes
-        self._seen: dict[int, tuple[int, int]] = {}
-        self._gone = Traffic()
+        known = {cookie: (last, unlisted + 1) for cookie, (last, unlisted) in self._known.items()}
+        for each in listed:
+            if each.inode in inodes or each.cookie in known:
+                known[each.cookie] = each, 0
+        final = [each for each in destroyed if known.pop(each.cookie, None)]
+        late = [cookie for cookie, (_, unlisted) in known.items() if unlisted > _LATE]
+        final += [known.pop(cookie)[0] for cookie in late]
+        self._known = known
+        gone, gone_apart = self._sums(final)
+        self._gone, self._gone_apart = self._gone + gone, self._gone_apart + gone_apart
+        total, apart = self._sums(last for last, _ in known.values())
+        self.total, self.apart = self._gone + total, self._gone_apart + apart
+
+    def _sums(self, sockets: Iterable[TcpSocket]) -> tuple[Traffic, Traffic]:
+        """Return the bytes of sockets: those that count, and those of the peers apart."""
+        total = apart = Traffic()
+        for each in sockets:
+            if each.peer in self._peers_apart:
+                apart += self._bytes(each)
+            else:
+                total += self._bytes(each)
+        return total, apart
+
+    def _bytes(self, each: TcpSocket) -> Traffic:
+        if not self._on_wire:
+            return Traffic(each.rx_bytes, each.tx_bytes)
+        if each.is_local:
+            return Traffic()
+        return Traffic(each.rx_bytes + each.rx_header_bytes, each.tx_bytes + each.tx_header_bytes)
+
+
+class ProcessSockets:
+    """Byte counts of the TCP sockets of processes, for a reader that reads nothing else."""
+
+    def __init__(self) -> None:
+        self._table: TcpTable | None = None
+        self._counters = SocketCounters()
 
     def read(self, pids: list[int]) -> Traffic:
         """Read the counters of the processes' sockets.
 
         Return the total bytes since the first call.
         """
-        own = {inode for pid in pids for inode in _inodes(pid)}
-        sockets = _tcp_sockets(self._header_bytes) if own else ()
-        now = {inode: moved for inode, moved in sockets if inode in own}
-        for inode, (rx, tx) in self._seen.items():
-            if inode not in now:
-                self._gone = Traffic(self._gone.rx_bytes + rx, self._gone.tx_bytes + tx)
-        self._seen = now
-        return Traffic(
-            self._gone.rx_bytes + sum(rx for rx, _ in now.values()),
-            self._gone.tx_bytes + sum(tx for _, tx in now.values()),
-        )
+        if self._table is None:
+            self._table = TcpTable()
+        listed = self._table.sockets()
+        destroyed = self._table.destroyed()
+        self._counters.update(listed, destroyed, inodes_of(pids))
+        return self._counters.total
+
+
+def inodes_of(pids: Iterable[int]) -> set[int]:
+    """Return the inodes of the processes' sockets."""
+    return {inode for pid in pids for inode in _inodes(pid)}
 
 
 def _inodes(pid: int) -> Iterator[int]:
@@ -121,44 +183,3 @@ def _inodes(pid: int) -> Iterator[int]:
             continue
         if found:
             yield int(found[1])
-
-
-def _tcp_sockets(header_bytes: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield inode, and bytes received and sent, of each TCP socket in this network namespace."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
-            body = struct.pack(
-                "=BBBxL48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), _ALL_STATES
-            )
-            size = _MESSAGE.size + len(body)
-            kernel.send(_MESSAGE.pack(size, _DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 0, 0) + body)
-            yield from _answers(kernel, header_bytes)
-
-
-def _answers(kernel: socket.socket, header_bytes: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    while True:
-        data = kernel.recv(1 << 18)
-        while len(data) >= _MESSAGE.size:
-            size, kind, *_ = _MESSAGE.unpack_from(data)
-            if kind in (_NLMSG_DONE, _NLMSG_ERROR):
-                return
-            message, data = data[_MESSAGE.size : size], data[(size + 3) & ~3 :]
-            (inode,) = struct.unpack_from("=L", message, _INODE_AT)
-            moved = _counters(message[_HEADER_OF_SOCKET:], header_bytes)
-            if moved is not None:
-                yield inode, moved
-
-
-def _counters(attributes: bytes, header_bytes: int) -> tuple[int, int] | None:
-    while len(attributes) >= _ATTRIBUTE.size:
-        size, kind = _ATTRIBUTE.unpack_from(attributes)
-        if kind == _INFO and size >= _ATTRIBUTE.size + _SENT_AT + 8:
-            (rx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _RECEIVED_AT)
-            (tx,) = struct.unpack_from("=Q", attributes, _ATTRIBUTE.size + _SENT_AT)
-            (sent,) = struct.unpack_from("=L", attributes, _ATTRIBUTE.size + _SEGMENTS_SENT_AT)
-            (received,) = struct.unpack_from(
-                "=L", attributes, _ATTRIBUTE.size + _SEGMENTS_RECEIVED_AT
-            )
-            return rx + header_bytes * received, tx + header_bytes * sent
-        attributes = attributes[(max(size, _ATTRIBUTE.size) + 3) & ~3 :]
-    return None

@@ -5,12 +5,14 @@ The modules of jobs, runs and nodes check the owner themselves, with the functio
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import sqlalchemy as sa
 
 from skyhop_testbed.api import Operation
 from skyhop_testbed.orchestrator.request_context import Caller, DeniedError, RequestContext
+from skyhop_testbed.privacy import shares_traffic
 from skyhop_testbed.store import tables
 
 
@@ -30,6 +32,17 @@ def owns_node(ctx: RequestContext, node: str) -> bool:
         return True
     query = sa.select(tables.node.c.owner).where(tables.node.c.name == node)
     return ctx.connection.scalar(query) == ctx.caller.name
+
+
+def sees_traffic(ctx: RequestContext, node: str) -> bool:
+    """Return whether the caller may read the traffic of a node's owner.
+
+    The owner and administrators may; others if the owner's policy shares it.
+    """
+    if owns_node(ctx, node):
+        return True
+    query = sa.select(tables.node.c.policy).where(tables.node.c.name == node)
+    return shares_traffic(json.loads(ctx.connection.scalar(query) or "{}"))
 
 
 def my_nodes(ctx: RequestContext) -> list[str]:

@@ -12,6 +12,7 @@ from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.keys import secret_hash
 from skyhop_testbed.orchestrator import jobs
+from skyhop_testbed.orchestrator.marks import restored_times
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
     NotFoundError,
@@ -22,10 +23,19 @@ from skyhop_testbed.store.tables import credential, job, node, user
 from skyhop_testbed.words import Role
 
 TOKEN, SESSION, INVITATION, CERTIFICATE = "token", "session", "invitation", "certificate"
+REQUEST = "request"
+"""Kind of a node's signing request that waits for an administrator; its label is one of the next
+two words.
+"""
+WAITING, APPROVED = "waiting", "approved"
 INVITATION_NS = 15 * 60 * 1_000_000_000
 _ASSIGNABLE_ROLES = (Role.ADMIN, Role.USER, Role.USER_PRIV)
 _LONGEST = 512
 _MINUTE_NS = 60_000_000_000
+_DAY_NS = 86_400_000_000_000
+_REQUEST_NS = 30 * _DAY_NS
+_KNOWN_NS = 400 * _DAY_NS
+"""Time for which an expired certificate is remembered, so that its node may ask for another."""
 
 
 def new_secret() -> str:
@@ -205,8 +215,10 @@ def redeem_invitation(ctx: RequestContext, secret: str, of_node: str) -> None:
     ctx.execute(sa.update(credential).where(credential.c.id == row["id"]).values(spent=True))
 
 
-def register_certificate(ctx: RequestContext, of_node: str, digest: bytes, expires_ns: int) -> None:
-    """Store the SHA-256 digest of a certificate issued to a node."""
+def register_certificate(
+    ctx: RequestContext, of_node: str, digest: bytes, expires_ns: int, issuer: str = ""
+) -> None:
+    """Store the SHA-256 digest of a certificate issued to a node, and the authority's name."""
     ctx.execute(
         sa.insert(credential).values(
             id=new_id(ctx.now_ns),
@@ -215,27 +227,127 @@ def register_certificate(ctx: RequestContext, of_node: str, digest: bytes, expir
             hash=digest,
             created_ns=ctx.now_ns,
             expires_ns=expires_ns,
+            label=issuer,
         )
     )
 
 
-def caller_of_certificate(ctx: RequestContext, name: str, digest: bytes) -> Caller:
+def caller_of_certificate(
+    ctx: RequestContext, name: str, digest: bytes, issued_ns: int = 0
+) -> Caller:
     """Authenticate a node by its certificate.
 
     Args:
         ctx: the request.
         name: common name of the certificate.
         digest: SHA-256 digest of the certificate.
+        issued_ns: time at which the certificate was issued.
 
     Raises:
         UnknownCallerError: the certificate is unknown, revoked, expired or of another node.
     """
     row = ctx.first(sa.select(credential).where(credential.c.hash == digest))
+    if row is None and _was_forgotten(ctx, name, issued_ns):
+        return Caller(name, Role.NODE)
     if row is None or row["kind"] != CERTIFICATE or row["node"] != name or row["spent"]:
         raise UnknownCallerError("this certificate is not known: enrol the node again")
     if row["expires_ns"] is not None and row["expires_ns"] <= ctx.now_ns:
         raise UnknownCallerError("this certificate has expired: enrol the node again")
     return Caller(name, Role.NODE)
+
+
+def check_expired(ctx: RequestContext, name: str, digest: bytes) -> None:
+    """Check that a certificate is a node's own, unrevoked, and has expired.
+
+    Raises:
+        UnknownCallerError: it is unknown, revoked, or of another node.
+        InputError: it is still valid.
+    """
+    row = ctx.first(sa.select(credential).where(credential.c.hash == digest))
+    if row is None or row["kind"] != CERTIFICATE or row["node"] != name or row["spent"]:
+        raise UnknownCallerError("this certificate is not known: enrol the node again")
+    if row["expires_ns"] is not None and row["expires_ns"] > ctx.now_ns:
+        raise InputError("this certificate has not expired: renew it over the agents' port")
+
+
+def take_approval(ctx: RequestContext, of_node: str, digest: bytes) -> bool:
+    """Return whether an administrator has approved a node's signing request; note one that is new.
+
+    A node has one request: a later one replaces it. An approval counts once.
+
+    Args:
+        ctx: the request.
+        of_node: the node.
+        digest: SHA-256 digest of the signing request.
+    """
+    mine = (credential.c.node == of_node) & (credential.c.kind == REQUEST)
+    row = ctx.first(sa.select(credential).where(mine, credential.c.expires_ns > ctx.now_ns))
+    if row is not None and row["hash"] == digest:
+        if row["label"] == APPROVED:
+            ctx.execute(sa.delete(credential).where(mine))
+        return bool(row["label"] == APPROVED)
+    ctx.execute(sa.delete(credential).where(mine))
+    ctx.execute(
+        sa.insert(credential).values(
+            id=new_id(ctx.now_ns),
+            kind=REQUEST,
+            node=of_node,
+            hash=digest,
+            label=WAITING,
+            created_ns=ctx.now_ns,
+            expires_ns=ctx.now_ns + _REQUEST_NS,
+        )
+    )
+    return False
+
+
+def approve(ctx: RequestContext, of_node: str) -> str:
+    """Approve the request of a node whose certificate has expired; return the node's name.
+
+    Raises:
+        NotFoundError: the node has not asked.
+    """
+    mine = (credential.c.node == of_node) & (credential.c.kind == REQUEST)
+    valid = mine & (credential.c.expires_ns > ctx.now_ns)
+    if not ctx.execute(sa.update(credential).where(valid).values(label=APPROVED)):
+        raise NotFoundError(f"{of_node[:80]} has not asked for a new certificate")
+    return of_node
+
+
+def waiting_nodes(ctx: RequestContext) -> set[str]:
+    """Return the nodes whose certificate has expired, and that wait for an administrator."""
+    waiting = (credential.c.kind == REQUEST) & (credential.c.label == WAITING)
+    valid = waiting & (credential.c.expires_ns > ctx.now_ns)
+    return set(ctx.connection.scalars(sa.select(credential.c.node).where(valid)))
+
+
+def nodes_behind(ctx: RequestContext, issuer: str, first: str) -> list[str]:
+    """Return the nodes whose valid certificates are all of another authority than `issuer`.
+
+    `first` is the name of the first authority, which certificates without a label are of.
+    """
+    valid = (credential.c.kind == CERTIFICATE) & (credential.c.expires_ns > ctx.now_ns)
+    rows = ctx.all(sa.select(credential.c.node, credential.c.label).where(valid))
+    ahead = {row["node"] for row in rows if (row["label"] or first) == issuer}
+    return sorted({row["node"] for row in rows} - ahead)
+
+
+def delete_certificates_of_others(ctx: RequestContext, issuer: str) -> None:
+    """Revoke the certificates that another authority than `issuer` has signed."""
+    others = (credential.c.kind == CERTIFICATE) & (credential.c.label != issuer)
+    ctx.execute(sa.delete(credential).where(others))
+
+
+def _was_forgotten(ctx: RequestContext, name: str, issued_ns: int) -> bool:
+    """Return whether a node's certificate was issued after the backup that was restored.
+
+    TLS has checked that the authority signed it and that it has not expired.
+    """
+    from_ns, at_ns = restored_times(ctx.connection)
+    # A certificate has the whole second of its issue.
+    if not from_ns - 1_000_000_000 < issued_ns <= at_ns or not at_ns:
+        return False
+    return ctx.first(sa.select(node.c.name).where(node.c.name == name)) is not None
 
 
 def delete_certificates(ctx: RequestContext, of_node: str) -> None:
@@ -245,10 +357,12 @@ def delete_certificates(ctx: RequestContext, of_node: str) -> None:
 
 
 def delete_expired(ctx: RequestContext) -> None:
-    """Delete credentials that expired more than a day ago."""
-    ctx.execute(
-        sa.delete(credential).where(credential.c.expires_ns < ctx.now_ns - 86_400_000_000_000)
-    )
+    """Delete credentials that expired more than a day ago, and certificates much later."""
+    of_nodes = credential.c.kind == CERTIFICATE
+    for chosen, kept_ns in ((of_nodes, _KNOWN_NS), (~of_nodes, _DAY_NS)):
+        ctx.execute(
+            sa.delete(credential).where(chosen, credential.c.expires_ns < ctx.now_ns - kept_ns)
+        )
 
 
 def _valid_credential(ctx: RequestContext, secret: str, kind: str) -> sa.RowMapping:

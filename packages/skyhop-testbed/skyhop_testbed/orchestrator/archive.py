@@ -15,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop_testbed.privacy import check_readable, readable_fields
+from skyhop_testbed.triggers.parse import fields_in
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 60.0
 _MEMORY_BYTES = 4 << 30
+_TRIGGER_KIND = "trigger"
 _INVALID, _FAILED = 2, 1
 """Exit statuses: `_INVALID` for a wrong query, `_FAILED` if reading the store failed."""
 
@@ -54,6 +57,18 @@ class Query:
     fields: Sequence[str] = ()
     step_ns: int = 0
     expression: str = ""
+
+
+def without_traffic(query: Query) -> Query:
+    """Return the query of a caller who may not read the traffic of the node's owner.
+
+    Raises:
+        InputError: a field or the trigger names that traffic.
+    """
+    if query.kind == _TRIGGER_KIND:
+        check_readable(query.node, fields_in(query.expression))
+        return query
+    return replace(query, fields=readable_fields(query.node, query.fields))
 
 
 def answer(query: Query) -> BinaryIO:
@@ -141,7 +156,7 @@ def _trigger(query: Query, to: BinaryIO) -> None:
 
 _KINDS: dict[str, Callable[[Query, BinaryIO], None]] = {
     "samples": _samples,
-    "trigger": _trigger,
+    _TRIGGER_KIND: _trigger,
 }
 
 if __name__ == "__main__":

@@ -7,9 +7,12 @@ checked the role before. `reading` and `writing` enter them into the tables by o
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +21,20 @@ import sqlalchemy as sa
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
-from skyhop_testbed.keys import fingerprint, valid_until
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs, uploads
+from skyhop_testbed.keys import fingerprint, is_request_of, valid_until
+from skyhop_testbed.orchestrator import (
+    access,
+    accounts,
+    alerts,
+    jobs,
+    nodes,
+    planning,
+    quotas,
+    runs,
+    uploads,
+    webhooks,
+)
+from skyhop_testbed.orchestrator.authority import FIRST_NAME, Generation
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
@@ -27,10 +42,13 @@ from skyhop_testbed.orchestrator.request_context import (
     NotFoundError,
     RequestContext,
 )
+from skyhop_testbed.orchestrator.stored_file import StoredFile
 from skyhop_testbed.store.tables import audit, config, job, run
-from skyhop_testbed.words import ENDED, JobKind
+from skyhop_testbed.words import ENDED, JobKind, Side
 
 _LARGEST_NS = 2**62
+_LARGEST_SETTING = 1e15
+_MOST_RESERVATIONS = 10_000
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
@@ -42,10 +60,14 @@ READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that modify the database, by the operation's name."""
 
-FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path]] = {}
-"""Handlers of downloads, which return the path of the file, by the operation's name."""
+FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path | StoredFile]] = {}
+"""Handlers of downloads, which return the file, by the operation's name."""
+
+ACTING: dict[str, Callable[[Orchestrator, Caller, Any], Any]] = {}
+"""Handlers that change more than the database, by the operation's name."""
 
 Handler = Callable[[Orchestrator, RequestContext, Q], A]
+Acting = Callable[[Orchestrator, Caller, Q], A]
 
 
 def reading(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
@@ -58,7 +80,14 @@ def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
     return lambda handler: WRITING.setdefault(operation.name, handler)
 
 
-def file(operation: Operation[Q, bytes]) -> Callable[[Handler[Q, Path]], Handler[Q, Path]]:
+def acting(operation: Operation[Q, A]) -> Callable[[Acting[Q, A]], Acting[Q, A]]:
+    """Return a decorator for a handler that opens its transactions itself."""
+    return lambda handler: ACTING.setdefault(operation.name, handler)
+
+
+def file(
+    operation: Operation[Q, bytes],
+) -> Callable[[Handler[Q, Path | StoredFile]], Handler[Q, Path | StoredFile]]:
     """Return a decorator that makes a function the handler of a download."""
     return lambda handler: FILES.setdefault(operation.name, handler)
 
@@ -68,6 +97,11 @@ def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller,
     if operation.name in READING:
         with orchestrator.reading(caller) as ctx:
             return cast("A", READING[operation.name](orchestrator, ctx, request))
+    if operation.name in ACTING:
+        done = cast("A", ACTING[operation.name](orchestrator, caller, request))
+        with orchestrator.writing(caller) as ctx:
+            ctx.audit(operation.name, target_of(dict(request)))
+        return done
     with orchestrator.writing(caller) as ctx:
         done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
         if operation.is_audited:
@@ -111,12 +145,75 @@ def _certificate(
 ) -> api.Certificate:
     pem = of.authority.sign_node(node, request_pem, of.now())
     expires_ns = round(valid_until(pem)[1].timestamp() * 1e9)
-    accounts.register_certificate(ctx, node, fingerprint(pem), expires_ns)
+    issuer = of.authority.signing.name
+    accounts.register_certificate(ctx, node, fingerprint(pem), expires_ns, issuer)
     return api.Certificate(
         certificate_pem=pem,
         authority_pem=of.authority.certificate_pem,
         orders_key=of.authority.orders_key,
+        orders_keys=of.authority.orders_keys,
     )
+
+
+@writing(api.REENROL)
+def _reenrol(of: Orchestrator, ctx: RequestContext, request: api.Reenrol) -> api.Reenrolment:
+    """Issue a certificate to a node whose certificate has expired, if an administrator agrees."""
+    node, old, asked = request.node, request.certificate_pem, request.csr_pem
+    try:
+        digest, is_own = fingerprint(old), is_request_of(old, asked, request.signature)
+    except ValueError as error:
+        raise InputError(f"the certificate cannot be read: {error}") from None
+    nodes.get(ctx, node)
+    accounts.check_expired(ctx, node, digest)
+    if not is_own:
+        raise DeniedError("the request is not signed by the key of the expired certificate")
+    if not accounts.take_approval(ctx, node, hashlib.sha256(asked).digest()):
+        return api.Reenrolment()
+    accounts.delete_certificates(ctx, node)
+    return api.Reenrolment(certificate=_certificate(of, ctx, node, asked))
+
+
+def authority_status(of: Orchestrator, ctx: RequestContext) -> api.AuthorityStatus:
+    """Return the authorities that nodes and users trust, and the nodes that lack the newest."""
+    signing, former = of.authority.signing, of.authority.former
+    behind = accounts.nodes_behind(ctx, signing.name, FIRST_NAME)
+    return api.AuthorityStatus(
+        signing=_authority_info(signing),
+        former=None if former is None else _authority_info(former),
+        nodes_behind=behind,
+    )
+
+
+def _authority_info(generation: Generation) -> api.AuthorityInfo:
+    begin, end = valid_until(generation.certificate_pem)
+    return api.AuthorityInfo(
+        name=generation.name,
+        sha256=fingerprint(generation.certificate_pem).hex(),
+        from_ns=round(begin.timestamp() * 1e9),
+        to_ns=round(end.timestamp() * 1e9),
+    )
+
+
+@acting(api.ROTATE_AUTHORITY)
+def _rotate(of: Orchestrator, caller: Caller, _request: api.Nothing) -> api.AuthorityStatus:
+    of.rotate_authority()
+    with of.reading(caller) as ctx:
+        return authority_status(of, ctx)
+
+
+@acting(api.RETIRE_AUTHORITY)
+def _retire(of: Orchestrator, caller: Caller, request: api.Retire) -> api.AuthorityStatus:
+    with of.reading(caller) as ctx:
+        status = authority_status(of, ctx)
+    if status.former is not None and status.nodes_behind and not request.force:
+        raise InputError(
+            f"{', '.join(status.nodes_behind[:5])}: {len(status.nodes_behind)} nodes have no "
+            "certificate of the new authority yet: wait for them, or retire with --force and "
+            "invite them again"
+        )
+    of.retire_authority()
+    with of.reading(caller) as ctx:
+        return authority_status(of, ctx)
 
 
 @writing(api.CLAIM)
@@ -141,6 +238,14 @@ def _report(of: Orchestrator, ctx: RequestContext, request: api.Batch) -> int:
 def _upload_state(of: Orchestrator, ctx: RequestContext, request: api.RunSide) -> dict[str, int]:
     uploads.check_uploader(ctx, request.run, request.side)
     return of.uploads.offsets(request.run, request.side)
+
+
+@reading(api.UPLOAD_PROGRESS)
+def _upload_progress(
+    of: Orchestrator, ctx: RequestContext, request: api.RunSide
+) -> api.UploadProgress:
+    uploads.check_uploader(ctx, request.run, request.side)
+    return of.uploads.progress(request.run, request.side, ctx.settings.files_per_run)
 
 
 @file(api.OBSTRUCTION_MAP)
@@ -174,14 +279,23 @@ def _next_slot(_: Orchestrator, ctx: RequestContext, request: api.NextSlot) -> a
 def calendar(
     ctx: RequestContext, wanted: Sequence[str], from_ns: int, to_ns: int
 ) -> list[api.Reservation]:
-    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first."""
+    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first.
+
+    Occurrences of repeating jobs that have no run yet are included, without an id, for as long
+    ahead as runs are planned.
+    """
     for name in wanted:
         nodes.get(ctx, name)
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind, job.c.overhead)
     query = query.join(job).where(run.c.end_ns > from_ns, run.c.start_ns < (to_ns or _LARGEST_NS))
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
-    rows = ctx.all(query.order_by(run.c.start_ns).limit(10_000))
+    rows = [dict(row) for row in ctx.all(query.order_by(run.c.start_ns).limit(_MOST_RESERVATIONS))]
+    later = planning.later_occurrences(
+        ctx, wanted, from_ns, to_ns or ctx.now_ns + planning.AHEAD_NS
+    )
+    rows += islice(later, _MOST_RESERVATIONS - len(rows))
+    rows.sort(key=lambda row: row["start_ns"])
     ended = {state.value for state in ENDED}
     found = []
     for row in rows:
@@ -191,7 +305,7 @@ def calendar(
     return found
 
 
-def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
+def _reserves(row: Mapping[str, Any], ended: set[str]) -> bool:
     waits = row["kind"] == JobKind.TRIGGER and row["state"] in ("planned", "armed")
     return bool(row["overhead"]) and row["state"] not in ended and not waits
 
@@ -225,6 +339,31 @@ def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) ->
         # For another user's job the empty result is the right answer.
         with contextlib.suppress(DeniedError):
             jobs.get(ctx, request.job)
+
+
+@writing(api.SUBMIT_JOB)
+def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.submit(ctx, request.toml, request.files, of.objects)
+
+
+@writing(api.MODIFY_JOB)
+def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
+    of.check_room()
+    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
+
+
+@writing(api.DROP_FILES)
+def _drop_files(of: Orchestrator, ctx: RequestContext, request: api.NamedRun) -> int:
+    """Delete a run's files before their retention time; return the bytes that this frees."""
+    runs.check_files(ctx, request.run)
+    freed = 0
+    for side in Side:
+        files = of.uploads.files_of(ctx, request.run, side)
+        freed += of.uploads.kept_bytes(ctx, files)
+        if of.uploads.forget(ctx, files):
+            ctx.after_commit.append(partial(of.uploads.remove, files.directory))
+    return freed
 
 
 @writing(api.DELETE_NODE)
@@ -270,9 +409,10 @@ def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) 
 
 
 @reading(api.GET_CONFIG)
-def _get_config(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
+def _get_config(of: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
     text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
-    return api.Config(**asdict(ctx.settings), addresses=json.loads(text) if text else {})
+    addresses = json.loads(text) if text else {}
+    return api.Config(**asdict(ctx.settings), addresses=addresses, shortage=of.shortage() or "")
 
 
 def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
@@ -285,7 +425,11 @@ def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
     for key, value in values.items():
         if key not in known:
             raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < _LARGEST_SETTING
+        ):
             raise InputError(f"{key}: expected a number above 0")
         ctx.execute(sa.delete(config).where(config.c.key == key))
         ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
@@ -296,6 +440,23 @@ def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
     """Store the testbed's public addresses, which invitations contain."""
     ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
     ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
+
+
+def _quotas(ctx: RequestContext, kind: str, name: str) -> list[api.QuotaLine]:
+    """Return the quotas of a user or a node.
+
+    Raises:
+        InputError: the kind is neither "user" nor "node".
+        DeniedError: it is neither the caller nor the caller's node.
+    """
+    if kind not in (quotas.USER, quotas.NODE):
+        raise InputError('kind: expected "user" or "node"')
+    if kind == quotas.NODE:
+        nodes.get(ctx, name)
+        access.check_owns_node(ctx, name)
+    elif name != ctx.caller.name and not ctx.caller.is_admin:
+        raise DeniedError(f"the quotas of {name[:80]} are not yours")
+    return quotas.lines(ctx, kind, name)
 
 
 @reading(api.AUDIT)
@@ -309,12 +470,15 @@ def _audit(_: Orchestrator, ctx: RequestContext, request: api.ListAudit) -> list
 
 writing(api.RENEW)(lambda of, ctx, a: _certificate(of, ctx, ctx.caller.name, a.csr_pem))
 file(api.INPUT)(lambda of, ctx, a: jobs.input_file(ctx, a.job, a.name, of.objects))
-file(api.FETCH)(lambda of, ctx, a: of.uploads.file(ctx, a.run, a.side, a.name)[0])
+file(api.FETCH)(lambda of, ctx, a: of.uploads.stored(ctx, a.run, a.side, a.name))
 reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
-writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
-writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))
 writing(api.CANCEL_JOB)(lambda _, ctx, a: jobs.cancel(ctx, a.job))
 reading(api.CALENDAR)(lambda _, ctx, a: calendar(ctx, a.nodes, a.from_ns, a.to_ns))
+reading(api.LIST_FILES)(
+    lambda _, ctx, a: runs.files(
+        ctx, a.run, (a.after_side, a.after_name), runs.row_limit(a.limit, runs.FILES_SHOWN)
+    )
+)
 reading(api.GET_RUN)(lambda _, ctx, a: runs.document(ctx, a.run))
 writing(api.ABORT_RUN)(lambda _, ctx, a: runs.abort(ctx, a.run, a.reason))
 writing(api.RESCHEDULE_RUN)(lambda _, ctx, a: runs.reschedule(ctx, a.run, a.from_ns))
@@ -329,4 +493,14 @@ reading(api.LIST_USERS)(lambda _, ctx, __: accounts.users(ctx))
 writing(api.PUT_USER)(lambda _, ctx, a: accounts.put_user(ctx, a))
 writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
 writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
+reading(api.AUTHORITY)(lambda of, ctx, _: authority_status(of, ctx))
+reading(api.TRUST)(lambda of, _, __: api.Trust(authority_pem=of.authority.certificate_pem))
+writing(api.APPROVE)(lambda _, ctx, a: accounts.approve(ctx, a.node))
+reading(api.GET_QUOTAS)(lambda _, ctx, a: _quotas(ctx, a.kind, a.name))
+writing(api.PUT_QUOTAS)(lambda _, ctx, a: quotas.put(ctx, a.kind, a.name, a.values))
 writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))
+reading(api.LIST_ALERTS)(lambda _, ctx, a: alerts.listing(ctx, ended=a.all, limit=a.limit))
+reading(api.LIST_WEBHOOKS)(lambda _, ctx, __: webhooks.listing(ctx))
+writing(api.PUT_WEBHOOK)(lambda _, ctx, a: webhooks.put(ctx, a))
+writing(api.DELETE_WEBHOOK)(lambda _, ctx, a: webhooks.remove(ctx, a.name))
+writing(api.TEST_WEBHOOK)(lambda _, ctx, a: webhooks.test(ctx, a.name))

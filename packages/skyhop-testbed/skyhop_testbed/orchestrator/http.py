@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -28,6 +28,7 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 
 _LOG = logging.getLogger(__name__)
+_LARGEST_OF_UNKNOWN = 64 << 10
 STATUS: tuple[tuple[type[SkyhopError], ErrorKind, int], ...] = (
     (UnknownCallerError, ErrorKind.UNAUTHENTICATED, 401),
     (DeniedError, ErrorKind.DENIED, 403),
@@ -43,9 +44,24 @@ Act = Callable[[Operation[Any, Any], Request], Awaitable[Any]]
 """Function that answers a request: with a message, or an iterator of bytes or of messages."""
 
 
-def make_app(operations: Iterable[Operation[Any, Any]], act: Act) -> Starlette:
-    """Return the ASGI application that serves operations."""
-    routes = [Route(o.path, _endpoint(o, act), methods=[o.method]) for o in operations]
+def make_app(
+    operations: Iterable[Operation[Any, Any]],
+    act: Act,
+    headers: Callable[[], Mapping[str, str]] = dict,
+) -> Starlette:
+    """Return the ASGI application that serves operations; all answers have the `headers`."""
+
+    def endpoint(operation: Operation[Any, Any]) -> Callable[[Request], Any]:
+        answer = _endpoint(operation, act)
+
+        async def with_headers(http: Request) -> Response:
+            response: Response = await answer(http)
+            response.headers.update(headers())
+            return response
+
+        return with_headers
+
+    routes = [Route(o.path, endpoint(o), methods=[o.method]) for o in operations]
 
     async def unknown(_http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -128,14 +144,21 @@ async def read_message(operation: Operation[Any, Any], http: Request) -> Any:
             is_list = name in fields and fields[name].annotation == list[str]
             values[name] = found if is_list else found[-1]
     elif not operation.uploads:
-        values = api.read_object(await _body(http) or b"{}")
+        # A caller without a credential sends no more than an invitation.
+        most = _LARGEST_OF_UNKNOWN if operation.roles == api.INVITED else api.LARGEST_REQUEST
+        values = api.read_object(await _body(http, most) or b"{}")
     return api.read_request(operation, {**values, **http.path_params})
 
 
-async def _body(http: Request) -> bytes:
+async def _body(http: Request, most: int) -> bytes:
     content = bytearray()
     async for piece in http.stream():
         content += piece
-        if len(content) > api.LARGEST_REQUEST:
-            raise InputError(f"a request is larger than {api.LARGEST_REQUEST:,} bytes")
+        if len(content) > most:
+            raise InputError(f"a request is larger than {most:,} bytes")
+    encoding = http.headers.get("content-encoding", "")
+    if encoding == api.PACKING:
+        return api.unpacked(bytes(content), most)
+    if encoding not in ("", "identity"):
+        raise InputError(f"content encoding {encoding[:20]!a}: expected {api.PACKING}, or none")
     return bytes(content)

@@ -16,7 +16,8 @@ from skyhop_testbed.calendar import Findings, Plan, check
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
 from skyhop_testbed.keys import write_private
-from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator import access, quotas, runs
+from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.planning import bookings, plan_runs, spec_of
 from skyhop_testbed.orchestrator.request_context import (
     ConflictError,
@@ -25,21 +26,25 @@ from skyhop_testbed.orchestrator.request_context import (
     RequestContext,
     as_json,
 )
+from skyhop_testbed.privacy import check_readable
+from skyhop_testbed.protocol import needed_protocol
 from skyhop_testbed.states import Change
 from skyhop_testbed.store.tables import job, job_file, job_node, node, run
-from skyhop_testbed.triggers.parse import parse
-from skyhop_testbed.words import ENDED, Reason, Role, Side, State
+from skyhop_testbed.triggers.parse import fields_in, parse
+from skyhop_testbed.words import ACTIVE, ENDED, Reason, Role, Side, State
 
 
 def read(text: str) -> Job:
-    """Parse a job file, including its trigger expression.
+    """Parse a job file, including the expressions of its trigger and its conditions.
 
     Raises:
-        InputError: the file or the expression is invalid.
+        InputError: the file or an expression is invalid.
     """
     spec = read_job(text)
     if spec.when.trigger is not None:
         parse(spec.when.trigger)
+    for name, condition in spec.run.conditions.items():
+        parse(condition, f"condition {name}")
     return spec
 
 
@@ -62,16 +67,56 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
     for name in wanted:
         if name not in known:
             raise NotFoundError(f"there is no node {name}: skyhop testbed nodes lists them")
+    _check_understood(ctx, spec, wanted)
     if spec.server and not _address(ctx, spec.server):
         raise InputError(f"server: {spec.server} has no address; its owner gives it one")
+    _check_trigger(ctx, spec)
     others, booked = bookings(ctx, wanted, without=without)
     return check(Plan("", spec, ctx.now_ns), others, booked, now_ns=ctx.now_ns)
 
 
+def _check_trigger(ctx: RequestContext, spec: Job) -> None:
+    """Check that a job's trigger does not read an owner's traffic that the caller may not read.
+
+    Raises:
+        InputError: it does, on the node that the message names.
+    """
+    if spec.when.trigger is None:
+        return
+    fields = fields_in(spec.when.trigger)
+    for name in spec.nodes:
+        if not access.sees_traffic(ctx, name):
+            check_readable(name, fields)
+
+
+def _check_understood(ctx: RequestContext, spec: Job, names: list[str]) -> None:
+    """Check that the agents of all nodes are new enough for a job's keys.
+
+    A node that has never connected passes: its agent is not known yet.
+
+    Raises:
+        InputError: an agent is too old; the message names the key that it would refuse.
+    """
+    needed, key = needed_protocol(spec)
+    for row in ctx.all(sa.select(node).where(node.c.name.in_(names)).order_by(node.c.name)):
+        agent = agent_of(row)
+        if agent is not None and agent.highest < needed:
+            raise InputError(
+                f"{row['name']}: its agent (skyhop {agent.version or 'without a version'}) does "
+                f"not know {key}: ask its owner to upgrade it, or choose another node"
+            )
+
+
 def check_job(ctx: RequestContext, text: str) -> Check:
-    """Check a job without submitting it; return its conflicts and its first free time."""
+    """Check a job without submitting it; return its conflicts and its first free time.
+
+    Raises:
+        InputError, DeniedError: as for `submit`; conflicts are returned, not raised.
+    """
     spec = read(text)
-    findings = find_conflicts(ctx, spec, without=_active_job_id(ctx, spec.id))
+    old = _active_job_id(ctx, spec.id)
+    quotas.check_job(ctx, spec, ctx.caller.name, replaces=bool(old))
+    findings = find_conflicts(ctx, spec, without=old)
     return Check(
         job=spec.id,
         kind=spec.when.kind,
@@ -95,12 +140,14 @@ def submit(
 
     Raises:
         ConflictError: other jobs have reserved the nodes; nothing is written.
+        QuotaError: the owner or a node has used up a quota.
         InputError, DeniedError: the job is invalid, or not permitted to this user.
     """
     spec = read(text)
     owner = owner or ctx.caller.name
     if _active_job_id(ctx, spec.id):
         raise InputError(f"job {spec.id}: you have an active job of this name; cancel or modify it")
+    quotas.check_job(ctx, spec, owner)
     findings = find_conflicts(ctx, spec)
     _refuse(ctx, findings)
     _check_files(spec, files)
@@ -114,6 +161,7 @@ def submit(
         "state": "active",
         "created_ns": ctx.now_ns,
         "planned_ns": 0,
+        "extend_ns": 0,
     }
     # A finished job of this name is renamed: (owner, name) is unique.
     old = (job.c.owner == owner) & (job.c.name == spec.id)
@@ -176,14 +224,14 @@ def close_all(ctx: RequestContext, owner: str) -> int:
 
 
 def _close(ctx: RequestContext, row: sa.RowMapping, reason: Reason) -> None:
-    waiting = run.c.state.notin_([state.value for state in ENDED])
-    for each in ctx.all(sa.select(run).where(run.c.job == row["id"], waiting)):
-        begun = State(each["state"]) not in (State.PLANNED, State.ARMED)
-        if begun and reason is Reason.JOB_ENDED:
-            continue
-        state = State.ABORTED if begun else State.SKIPPED
-        runs.apply(ctx, each, Change(ctx.now_ns, state, ctx.caller.actor, reason))
-        runs.end_tasks(ctx, each["id"])
+    runs.skip_planned(ctx, row["id"], reason)
+    begun = run.c.state.in_([State.ARMED.value, *(state.value for state in ACTIVE)])
+    for each in ctx.all(sa.select(run).where(run.c.job == row["id"], begun)):
+        is_armed = State(each["state"]) is State.ARMED
+        if is_armed or reason is not Reason.JOB_ENDED:
+            state = State.SKIPPED if is_armed else State.ABORTED
+            runs.apply(ctx, each, Change(ctx.now_ns, state, ctx.caller.actor, reason))
+            runs.end_tasks(ctx, each["id"])
     ctx.execute(sa.update(job).where(job.c.id == row["id"]).values(state="cancelled"))
     spec = spec_of(row)
     ctx.bump_revision({*spec.nodes, *([spec.server] if spec.server else [])})

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop.telemetry import maps
 from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode, TriggerLine
+from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
-from skyhop_testbed.orchestrator import access, runs
-from skyhop_testbed.orchestrator.planning import node_schedule, scheduled_job
+from skyhop_testbed.orchestrator import access, accounts, alerts, runs
+from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
     RunReport,
@@ -25,6 +26,9 @@ from skyhop_testbed.orchestrator.reports import (
     TriggerReport,
 )
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
+from skyhop_testbed.orchestrator.schedules import node_schedule, scheduled_job
+from skyhop_testbed.privacy import check_share, without_owners_traffic
+from skyhop_testbed.signals import Signals
 from skyhop_testbed.store.tables import (
     credential,
     job,
@@ -54,6 +58,9 @@ _POLICY = frozenset(
         "programs",
         "hours",
         "networks",
+        "reach",
+        "share",
+        "listen",
         "backends",
         "kernel",
         "data_cap_bytes_per_month",
@@ -66,6 +73,9 @@ _POLICY = frozenset(
         "scavenger",
         "location_deg",
         "keep_days",
+        "signals",
+        "results_bytes",
+        "free_floor_bytes",
         "weather",
         "orbits",
     }
@@ -132,12 +142,27 @@ def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument
             raise InputError(
                 f'policy: "{key[:40]}" is not known; there are {", ".join(sorted(_POLICY))}'
             )
+    _check_signals(policy.get("signals"))
+    check_share(policy.get("share"))
+    check_reach(policy.get("reach"))
+    check_listen(policy.get("listen"))
     text = as_json(policy)
     if len(text) > _LONGEST_EVENT:
         raise InputError(f"policy: longer than {_LONGEST_EVENT:,} characters as JSON")
     ctx.execute(sa.update(node).where(node.c.name == name).values(policy=text))
     ctx.bump_revision({name})
     return document(ctx, name)
+
+
+def _check_signals(names: object) -> None:
+    if names is None:
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError('policy: signals: expected a list of names, such as ["prediction"]')
+    try:
+        Signals.named(names)
+    except ValueError as error:
+        raise InputError(f"policy: {error}") from None
 
 
 def set_scavenger(ctx: RequestContext, name: str, mode: str) -> NodeDocument:
@@ -191,7 +216,7 @@ def delete(ctx: RequestContext, name: str) -> None:
 def document(ctx: RequestContext, name: str) -> NodeDocument:
     """Return a node; its address, policy and preemptions are included for its owner only."""
     row = get(ctx, name)
-    values = _public(ctx, row)
+    values = _public(ctx, row, _troubles(ctx))
     if access.owns_node(ctx, name):
         values |= {"address": row["address"], "policy": json.loads(row["policy"])}
         values["preemptions"] = _preemptions(ctx, name)
@@ -203,10 +228,22 @@ def listing(ctx: RequestContext, *, active: bool = False) -> list[NodeInfo]:
     query = sa.select(node).order_by(node.c.name)
     if active:
         query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
-    return [NodeInfo(**_public(ctx, row)) for row in ctx.all(query)]
+    troubles = _troubles(ctx)
+    return [NodeInfo(**_public(ctx, row, troubles)) for row in ctx.all(query)]
 
 
-def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
+class _Troubles(NamedTuple):
+    """Kinds of alerts by node, and nodes that wait for a certificate."""
+
+    firing: dict[str, list[str]]
+    waiting: set[str]
+
+
+def _troubles(ctx: RequestContext) -> _Troubles:
+    return _Troubles(alerts.kinds_by_node(ctx), accounts.waiting_nodes(ctx))
+
+
+def _public(ctx: RequestContext, row: sa.RowMapping, troubles: _Troubles) -> dict[str, Any]:
     """Return the fields of a `NodeInfo`."""
     seen = row["last_seen_ns"]
     limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
@@ -217,6 +254,11 @@ def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
+    values["alerts"] = troubles.firing.get(row["name"], [])
+    agent = agent_of(row)
+    values["version"] = (agent and agent.version) or str(values["health"].get("version", ""))
+    values["upgrade"] = agent.why_not_understood if agent else ""
+    values["is_waiting"] = row["name"] in troubles.waiting
     return values
 
 
@@ -443,9 +485,20 @@ def trigger_evaluations(
     rows = ctx.all(query.order_by(trigger_log.c.id.desc()).limit(runs.row_limit(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [
-        TriggerLine(**{**json.loads(row["body"]), **{key: row[key] for key in keys}})
-        for row in rows
+        TriggerLine(**{**_evaluation(ctx, row), **{key: row[key] for key in keys}}) for row in rows
     ]
+
+
+def _evaluation(ctx: RequestContext, row: sa.RowMapping) -> Document:
+    """Return an evaluation, without the traffic of the node's owner if the caller may not see it.
+
+    A trigger that a caller submits reads no such traffic, but the owner may have shared it then.
+    """
+    body: Document = json.loads(row["body"])
+    inputs = body.get("inputs")
+    if isinstance(inputs, dict) and not access.sees_traffic(ctx, row["node"]):
+        body["inputs"] = without_owners_traffic(inputs)
+    return body
 
 
 def is_busy(ctx: RequestContext, name: str) -> bool:

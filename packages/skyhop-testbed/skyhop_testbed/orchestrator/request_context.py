@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.api import Conflict, Settings
+from skyhop_testbed.protocol import Peer
 from skyhop_testbed.store import tables
 from skyhop_testbed.words import Role
 
@@ -49,6 +50,10 @@ class Caller:
 
     name: str
     role: Role
+    issuer: str = field(default="", compare=False)
+    """Name of the authority that signed a node's certificate."""
+    agent: Peer = field(default=Peer(), compare=False)
+    """Version and protocols of a node's agent."""
 
     @property
     def actor(self) -> str:

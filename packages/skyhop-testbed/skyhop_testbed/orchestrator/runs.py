@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
-from skyhop_testbed.api import Document, RunDocument, RunInfo
+from skyhop_testbed.api import Document, RunDocument, RunFile, RunInfo
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import access
 from skyhop_testbed.orchestrator.reports import FollowUp, RunReport
@@ -30,6 +31,10 @@ _SECOND = 1_000_000_000
 _MAX_CLOCK_LEAD_NS = 86_400 * _SECOND
 """Longest time by which a reported change may lie in the future; later changes are refused."""
 _MOST_ROWS = 10_000
+FILES_SHOWN = 1000
+"""Number of files in a run's document."""
+_OUTPUTS = ("stdout", "stderr", "manifest.json", "telemetry.parquet")
+"""Files that a run's document has, however many files come before them."""
 _CLOCK_LIMIT_MS = 100.0
 """Clock offset above which events carry a warning: time stamps are then too inaccurate to relate to
 the 15 s reconfiguration of satellite links."""
@@ -82,8 +87,12 @@ def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
         # The run ended early; the rest of its reserved time is free again.
         values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
     ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(**values))
-    if change.state in ENDED or before is State.LOST:
+    if before is State.LOST:
         ctx.bump_revision(nodes_of(row))
+    elif change.state in ENDED:
+        # The node that reports the end knows it.
+        reporter = ctx.caller.name if ctx.caller.role is Role.NODE else ""
+        ctx.bump_revision(nodes_of(row) - {reporter})
     return change.state
 
 
@@ -131,10 +140,23 @@ def claim(ctx: RequestContext, name: str, fence: int, at_ns: int) -> tuple[bool,
         return False, f"it is {state.value}"
     if fence <= row["fence"]:
         return False, "a newer claim was granted"
+    why = _why_not_run(ctx, row)
+    if why is not None:
+        change = Change(ctx.now_ns, State.SKIPPED, ITSELF.actor, Reason.REFUSED, {"text": why})
+        apply(ctx, row, change)
+        return False, why
     ctx.execute(sa.update(run).where(run.c.id == name).values(fence=fence))
     details = {"fence": fence, **_clock_of(ctx)}
     apply(ctx, row, Change(at_ns, State.CLAIMED, ctx.caller.actor, None, details))
     return True, ""
+
+
+def _why_not_run(ctx: RequestContext, row: sa.RowMapping) -> str | None:
+    """Return why the results of a run would not be accepted; None if they would be."""
+    from skyhop_testbed.orchestrator.quotas import why_not_run
+
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    return why_not_run(ctx, str(owner), row["client"])
 
 
 def apply_report(ctx: RequestContext, report: RunReport) -> None:
@@ -294,31 +316,56 @@ def end_tasks(ctx: RequestContext, name: str) -> None:
     )
 
 
+def skip_planned(ctx: RequestContext, of_job: str, reason: Reason) -> None:
+    """Skip all planned runs of a job, with an event for each: as `apply`, but in few statements."""
+    waiting = (run.c.job == of_job) & (run.c.state == State.PLANNED)
+    ids = list(ctx.connection.scalars(sa.select(run.c.id).where(waiting)))
+    if not ids:
+        return
+    values = {"at_ns": ctx.now_ns, "received_ns": ctx.now_ns, "actor": ctx.caller.actor}
+    values |= {"state": State.SKIPPED.value, "reason": reason.value, "details": "{}"}
+    made = [{"run": each, "applied": True, **values} for each in ids]
+    ctx.connection.execute(sa.insert(event), made)
+    skipped = sa.update(run).where(waiting)
+    ctx.execute(skipped.values(state=State.SKIPPED.value, reason=reason.value))
+    ctx.changed_runs.update(ids)
+    _LOG.info("job %s: %s planned runs skipped by %s", of_job, len(ids), ctx.caller.actor)
+
+
 def nodes_of(row: sa.RowMapping) -> set[str]:
     """Return the names of a run's client and server node."""
     return {name for name in (row["client"], row["server"]) if name}
 
 
-def find_lost(ctx: RequestContext) -> None:
-    """Mark as lost the runs whose end and last event are both longer ago than `lost_after_s`."""
-    limit_ns = round(ctx.settings.lost_after_s * _SECOND)
+def find_lost(ctx: RequestContext, most: int = 100) -> int:
+    """Mark as lost runs whose end and last event are both longer ago than `lost_after_s`.
+
+    Args:
+        ctx: the request.
+        most: upper limit on marked runs.
+
+    Returns:
+        their number.
+    """
+    before_ns = ctx.now_ns - round(ctx.settings.lost_after_s * _SECOND)
     last = (
         sa.select(sa.func.max(event.c.received_ns)).where(event.c.run == run.c.id).scalar_subquery()
     )
     waiting = [State.PLANNED.value, State.ARMED.value, *(state.value for state in ACTIVE)]
     query = (
         sa.select(run)
-        .where(run.c.state.in_(waiting))
-        .where(run.c.end_ns + limit_ns < ctx.now_ns)
-        .where(sa.func.coalesce(last, run.c.created_ns) + limit_ns < ctx.now_ns)
-        .limit(500)
+        .where(run.c.state.in_(waiting), run.c.end_ns < before_ns)
+        .where(sa.func.coalesce(last, run.c.created_ns) < before_ns)
+        .limit(most)
     )
-    for row in ctx.all(query):
+    rows = ctx.all(query)
+    for row in rows:
         apply(ctx, row, Change(ctx.now_ns, State.LOST, ITSELF.actor, Reason.OFFLINE))
         end_tasks(ctx, row["id"])
+    return len(rows)
 
 
-def may_see(ctx: RequestContext, row: sa.RowMapping, owner: str) -> bool:
+def may_see(ctx: RequestContext, row: Mapping[str, Any] | sa.RowMapping, owner: str) -> bool:
     """Return whether the caller may see a run's details; all users may know that the run exists."""
     if ctx.caller.role is Role.ADMIN or owner == ctx.caller.name:
         return True
@@ -339,6 +386,30 @@ def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
     return row
 
 
+def files(
+    ctx: RequestContext, name: str, after: tuple[str, str] = ("", ""), limit: int = FILES_SHOWN
+) -> list[RunFile]:
+    """Return files of a run in the order of their sides and names.
+
+    Args:
+        ctx: the request.
+        name: the run's id.
+        after: side and name of the file after which the list begins.
+        limit: upper limit on files.
+
+    Raises:
+        NotFoundError, DeniedError: there is no such run, or the caller may not see it.
+    """
+    row = get(ctx, name)
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    if owner is None or not may_see(ctx, row, owner):
+        raise DeniedError(f"run {name} is not yours")
+    place = sa.tuple_(artefact.c.side, artefact.c.name)
+    query = sa.select(artefact).where(artefact.c.run == name, place > sa.tuple_(*after))
+    query = query.order_by(artefact.c.side, artefact.c.name).limit(limit)
+    return [RunFile(**each) for each in ctx.all(query)]
+
+
 def document(ctx: RequestContext, name: str) -> RunDocument:
     """Return a run with its events, its files and its job's specification.
 
@@ -350,15 +421,23 @@ def document(ctx: RequestContext, name: str) -> RunDocument:
     if found is None or not may_see(ctx, row, found["owner"]):
         raise DeniedError(f"run {name} is not yours")
     events = ctx.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
-    files = ctx.all(
-        sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
-    )
+    shown = files(ctx, name)
+    count, total = ctx.connection.execute(
+        sa.select(sa.func.count(), sa.func.sum(artefact.c.size)).where(artefact.c.run == name)
+    ).one()
+    if count > len(shown):
+        known = {(each.side, each.name) for each in shown}
+        outputs = (artefact.c.run == name) & artefact.c.name.in_(_OUTPUTS)
+        more = [RunFile(**each) for each in ctx.all(sa.select(artefact).where(outputs))]
+        shown += [each for each in more if (each.side, each.name) not in known]
     return RunDocument.model_validate(
         {
             **row,
             **{"job_name": found["name"], "owner": found["owner"], "kind": found["kind"]},
             "events": [{**e, "details": json.loads(e["details"])} for e in events],
-            "files": [dict(file) for file in files],
+            "files": [dict(each) for each in shown],
+            "file_count": count,
+            "file_bytes": total or 0,
             "spec": json.loads(found["spec"]),
         }
     )

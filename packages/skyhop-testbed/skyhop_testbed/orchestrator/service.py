@@ -2,47 +2,60 @@
 
 `http` reads requests and writes answers, `access` has the permissions, and `handlers`, `nodes`
 and `uploads` make the decisions. They run in threads, so that no caller waits for another caller's
-disk I/O.
+disk I/O. Agents have threads of their own, so that users cannot occupy all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 from starlette.applications import Starlette
 from starlette.requests import Request
 
 from skyhop.errors import SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import Operation
-from skyhop_testbed.keys import fingerprint
+from skyhop_testbed.keys import fingerprint, trust_digest
 from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
+from skyhop_testbed.orchestrator.agents import note_agent
+from skyhop_testbed.orchestrator.authority import common_name, issued_ns
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
+from skyhop_testbed.orchestrator.node_orders import NodeOrders
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
+    DeniedError,
     NotFoundError,
     TooOftenError,
     UnknownCallerError,
-    as_json,
 )
+from skyhop_testbed.orchestrator.schedules import Held
 from skyhop_testbed.orchestrator.subscriptions import Subscriptions
+from skyhop_testbed.orchestrator.upload_quota import UploadQuota
 from skyhop_testbed.orchestrator.waiting import Wait
+from skyhop_testbed.protocol import TRUST_HEADER, Peer, own_headers
 from skyhop_testbed.words import ENDED, Role
 
 _LOG = logging.getLogger(__name__)
 _PIECE = 256 << 10
 _BEARER = "Bearer "
+_AGENTS_THREADS, _USERS_THREADS = 16, 8
+P = ParamSpec("P")
+T = TypeVar("T")
+_threads: ContextVar[Executor | None] = ContextVar("threads", default=None)
+"""Threads for the request in progress; by default those of the event loop."""
 
 
 class Service:
@@ -56,7 +69,10 @@ class Service:
     def __init__(self, orchestrator: Orchestrator, wait: Wait) -> None:
         self._orchestrator, self._wait = orchestrator, wait
         self._subscriptions = Subscriptions(asyncio.get_running_loop())
+        self._held: dict[str, Held] = {}
         self._archive = asyncio.Semaphore(1)
+        self._of_agents = ThreadPoolExecutor(_AGENTS_THREADS, "agents")
+        self._of_users = ThreadPoolExecutor(_USERS_THREADS, "users")
         self._end = orchestrator.listen(self._subscriptions.notify)
         self._handlers: dict[str, Callable[[Caller, Any], Any]] = {
             api.FOLLOW.name: self._follow,
@@ -73,33 +89,39 @@ class Service:
     def app(self, *, of_nodes: bool) -> Starlette:
         """Return the application of the agents' port or of the users' port."""
         offered = [o for o in api.OPERATIONS.values() if (o.roles == api.NODES) == of_nodes]
-        return make_app(offered, self._act)
+        return make_app(offered, self._act, self._headers)
+
+    def _headers(self) -> dict[str, str]:
+        """Return headers of all answers: version, protocols, and authorities to trust."""
+        trusted = self._orchestrator.authority.certificate_pem
+        return {**own_headers(), TRUST_HEADER: trust_digest(trusted, ())}
 
     async def _act(self, operation: Operation[Any, Any], http: Request) -> Any:
+        _threads.set(self._of_agents if operation.roles == api.NODES else self._of_users)
         message = None
         try:
-            caller = await asyncio.to_thread(self._caller, operation, http)
+            caller = await _in_thread(self._caller, operation, http)
             message = await read_message(operation, http)
             if operation is api.UPLOAD:
                 return await self._upload(caller, message, http)
             if operation.name in FILES:
-                file = await asyncio.to_thread(self._opened, operation, caller, message)
+                file = await _in_thread(self._opened, operation, caller, message)
                 return _pieces(file, getattr(message, "offset", 0))
             handler = self._handlers.get(operation.name)
             if handler is None:
-                return await asyncio.to_thread(call, self._orchestrator, operation, caller, message)
+                return await _in_thread(call, self._orchestrator, operation, caller, message)
             made = handler(caller, message)
             return made if isinstance(made, AsyncIterator) else await made
         except SkyhopError as error:
             target = target_of(dict(message) if message else http.path_params)
-            await asyncio.to_thread(self._note_refusal, operation, http, target, error)
+            await _in_thread(self._note_refusal, operation, http, target, error)
             raise
 
     def _opened(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> BinaryIO:
         with self._orchestrator.reading(caller) as ctx:
-            path = FILES[operation.name](self._orchestrator, ctx, message)
+            found = FILES[operation.name](self._orchestrator, ctx, message)
         try:
-            return path.open("rb")
+            return found.open("rb")
         except OSError as error:
             raise NotFoundError(f"the file no longer exists: {error.strerror}") from None
 
@@ -144,10 +166,17 @@ class Service:
         if not chain:
             raise UnknownCallerError("expected a node's certificate")
         pem = chain[0].encode()
-        subject = x509.load_pem_x509_certificate(pem).subject
-        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        certificate = x509.load_pem_x509_certificate(pem)
+        name = common_name(certificate.subject)
         with self._orchestrator.reading(ITSELF) as ctx:
-            return accounts.caller_of_certificate(ctx, name, fingerprint(pem))
+            caller = accounts.caller_of_certificate(
+                ctx, name, fingerprint(pem), issued_ns(certificate)
+            )
+        agent = Peer.of_headers(http.headers)
+        if agent.side_to_upgrade:
+            note_agent(self._orchestrator, caller, agent)
+            raise DeniedError(agent.why_not_understood)
+        return replace(caller, issuer=common_name(certificate.issuer), agent=agent)
 
     def _note_refusal(
         self, operation: Operation[Any, Any], http: Request, target: str, error: SkyhopError
@@ -165,67 +194,52 @@ class Service:
 
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
-        revision, sent = message.revision, set[str]()
-        _LOG.info("node %s follows from revision=%s", caller.name, revision)
+        orders = NodeOrders(self._orchestrator, caller, message, self._held)
+        await _in_thread(note_agent, self._orchestrator, caller, caller.agent)
+        _LOG.info("node %s follows from revision=%s", caller.name, message.revision)
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
-                orders, revision = await asyncio.to_thread(self._orders, caller, revision, sent)
-                for order in orders or [None]:
+                due: list[api.Order | None] = [*await _in_thread(orders.due)]
+                # A line without an order is a heartbeat.
+                for order in due or [None]:
                     _LOG.debug("node %s: order %s", caller.name, order and order.kind)
                     yield order
                 await self._wait(changed, api.HEARTBEAT_S)
 
-    def _orders(
-        self, caller: Caller, revision: int, sent: set[str]
-    ) -> tuple[list[api.Order | None], int]:
-        """Return a node's orders that it does not have yet, and its schedule's revision.
-
-        `sent` holds the tasks and results that were sent on this stream.
-        """
-        orders: list[api.Order | None] = []
-        with self._orchestrator.reading(caller) as ctx:
-            now, schedule = nodes.schedule(ctx, caller.name)
-            if now != revision:
-                orders.append(self._signed(api.OrderKind.SCHEDULE, schedule))
-            for task in nodes.tasks(ctx, caller.name):
-                if task["task"] not in sent:
-                    sent.add(task["task"])
-                    orders.append(self._signed(api.OrderKind.TASK, task))
-            for result in nodes.results(ctx, caller.name):
-                if str(result["run"]) not in sent:
-                    sent.add(str(result["run"]))
-                    body = {"node": caller.name, **result}
-                    orders.append(self._signed(api.OrderKind.TASK_RESULT, body))
-        return orders, now
-
-    def _signed(self, kind: api.OrderKind, values: object) -> api.Order:
-        body = as_json(values).encode()
-        return api.Order(
-            kind=kind, body=body, signature=self._orchestrator.authority.sign_order(body)
-        )
-
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""
         store, frames = self._orchestrator.uploads, api.Frames()
-        await asyncio.to_thread(self._check_uploader, caller, of)
-        async for data in http.stream():
-            for piece, content in frames.feed(data):
-                await asyncio.to_thread(
-                    store.write_piece, of.run, of.side, piece.name, piece.offset, content
-                )
+        quota = await _in_thread(self._upload_quota, caller, of)
+
+        def write(piece: api.Piece, content: bytes) -> None:
+            quota.charge(piece.name, piece.offset, len(content))
+            store.write_piece(of.run, of.side, piece.name, piece.offset, content)
+
+        try:
+            async for data in http.stream():
+                for piece, content in frames.feed(data):
+                    await _in_thread(write, piece, content)
+        finally:
+            await _in_thread(quota.count)
 
         def finish() -> bool:
+            with self._orchestrator.reading(caller) as ctx:
+                most_files = ctx.settings.files_per_run
+            if not store.verify(of.run, of.side, most_files):
+                return False
             with self._orchestrator.writing(caller) as ctx:
                 row = uploads.check_uploader(ctx, of.run, of.side)
                 ctx.changed_runs.add(of.run)
-                return store.complete(ctx, row, of.side)
+                store.publish(ctx, row, of.side)
+            return True
 
-        return await asyncio.to_thread(finish)
+        return await _in_thread(finish)
 
-    def _check_uploader(self, caller: Caller, of: api.RunSide) -> None:
+    def _upload_quota(self, caller: Caller, of: api.RunSide) -> UploadQuota:
         with self._orchestrator.reading(caller) as ctx:
-            uploads.check_uploader(ctx, of.run, of.side)
+            row = uploads.check_uploader(ctx, of.run, of.side)
+        return UploadQuota(self._orchestrator, row, of.side)
 
     # --- streams and queries of users ---
 
@@ -237,7 +251,7 @@ class Service:
             last = None
             while not self._subscriptions.closed:
                 changed.clear()
-                document = await asyncio.to_thread(self._document, caller, message.run)
+                document = await _in_thread(self._document, caller, message.run)
                 yield None if document == last else document
                 last = document
                 if document.state in ENDED:
@@ -257,7 +271,7 @@ class Service:
     async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> list[api.Evaluation]:
         query = replace(self._query("trigger", message), expression=message.expression)
         with await self._answer(caller, query) as file:
-            return api.TEST_TRIGGER.adapter.validate_json(await asyncio.to_thread(file.read))
+            return api.TEST_TRIGGER.adapter.validate_json(await _in_thread(file.read))
 
     def _query(self, kind: str, message: api.Telemetry | api.TestTrigger) -> archive.Query:
         telemetry = str(self._orchestrator.telemetry.directory)
@@ -270,18 +284,25 @@ class Service:
         def act() -> BinaryIO:
             with self._orchestrator.reading(caller) as ctx:
                 nodes.get(ctx, query.node)
-            return archive.answer(query)
+                sees_traffic = access.sees_traffic(ctx, query.node)
+            return archive.answer(query if sees_traffic else archive.without_traffic(query))
 
         # Waiting for the lock here occupies no worker thread; the calls of agents need those.
         async with self._archive:
-            return await asyncio.to_thread(act)
+            return await _in_thread(act)
+
+
+async def _in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in one of the threads for the request in progress."""
+    call_it = functools.partial(function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_threads.get(), call_it)
 
 
 async def _pieces(file: BinaryIO, offset: int) -> AsyncIterator[bytes]:
     """Yield the bytes of a file from an offset on, and close it."""
     with file:
-        await asyncio.to_thread(file.seek, max(0, offset), os.SEEK_SET)
-        while data := await asyncio.to_thread(file.read, _PIECE):
+        await _in_thread(file.seek, max(0, offset), os.SEEK_SET)
+        while data := await _in_thread(file.read, _PIECE):
             yield data
 
 

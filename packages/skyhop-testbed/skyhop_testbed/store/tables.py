@@ -77,6 +77,8 @@ node = Table(
     Column("longitude_deg", Float, nullable=True),
     Column("policy", Text, nullable=False, default="{}"),
     Column("health", Text, nullable=False, default="{}"),
+    # Version and protocols of the agent, as JSON; empty before it has connected.
+    Column("agent", Text, nullable=False, server_default="{}"),
     Column("scavenger_mode", String(8), nullable=False, default="auto"),
     Column("scavenger_active", Boolean, nullable=False, default=False),
     Column("last_seen_ns", BigInteger, nullable=True),
@@ -100,7 +102,10 @@ job = Table(
     Column("created_ns", BigInteger, nullable=False),
     # Time in ns up to which runs exist for all occurrences.
     Column("planned_ns", BigInteger, nullable=False, default=0),
+    # Time in ns from which more runs of the job are planned.
+    Column("extend_ns", BigInteger, nullable=False, default=0, server_default="0"),
     UniqueConstraint("owner", "name"),
+    Index(None, "state", "extend_ns"),
 )
 
 job_node = Table(
@@ -124,13 +129,13 @@ run = Table(
     "run",
     metadata,
     Column("id", String(26), primary_key=True),
-    Column("job", ForeignKey("job.id"), nullable=False, index=True),
+    Column("job", ForeignKey("job.id"), nullable=False),
     Column("client", ForeignKey("node.name"), nullable=False),
-    Column("server", ForeignKey("node.name"), nullable=True, index=True),
+    Column("server", ForeignKey("node.name"), nullable=True),
     # Start and end of the run; for a run that waits for a trigger, of the trigger's window.
     Column("start_ns", BigInteger, nullable=False),
     Column("end_ns", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
     Column("reason", String(16), nullable=True),
     # Fencing token: larger for each new claim; a claim with a smaller token is refused.
     Column("fence", BigInteger, nullable=False, default=0),
@@ -138,6 +143,9 @@ run = Table(
     Column("after", String(26), nullable=True),
     Column("created_ns", BigInteger, nullable=False),
     Index(None, "client", "state", "start_ns"),
+    Index(None, "server", "state", "start_ns"),
+    Index(None, "job", "state", "start_ns"),
+    Index(None, "state", "end_ns"),
     Index(None, "start_ns"),
 )
 
@@ -183,13 +191,31 @@ artefact = Table(
     Column("expires_ns", BigInteger, nullable=False, index=True),
 )
 
+bucket_object = Table(
+    "bucket_object",
+    metadata,
+    # Key without the administrator's prefix: the file's path below the directory of all runs.
+    Column("key", Text, primary_key=True),
+    # File that the object holds; the file's row in `artefact` may be gone.
+    Column("run", String(26), nullable=False),
+    Column("side", String(8), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_ns", BigInteger, nullable=False),
+    # Whether the orchestrator's disk still has a copy.
+    Column("is_local", Boolean, nullable=False),
+    Index(None, "run", "side", "name"),
+    Index(None, "is_local", "stored_ns"),
+)
+
 trigger_log = Table(
     "trigger_log",
     metadata,
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("job", ForeignKey("job.id"), nullable=False, index=True),
     Column("node", ForeignKey("node.name"), nullable=False),
-    Column("at_ns", BigInteger, nullable=False),
+    Column("at_ns", BigInteger, nullable=False, index=True),
     Column("fired", Boolean, nullable=False),
     Column("run", String(26), nullable=True),
     Column("body", Text, nullable=False),
@@ -200,7 +226,7 @@ preemption = Table(
     metadata,
     Column("id", _Serial, primary_key=True, autoincrement=True),
     Column("node", ForeignKey("node.name"), nullable=False, index=True),
-    Column("at_ns", BigInteger, nullable=False),
+    Column("at_ns", BigInteger, nullable=False, index=True),
     Column("active", Boolean, nullable=False),
     Column("body", Text, nullable=False),
 )
@@ -221,4 +247,66 @@ config = Table(
     metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("url", Text, nullable=False),
+    # Secret that the receiver checks; "" for none.
+    Column("secret", Text, nullable=False, default=""),
+    Column("created_ns", BigInteger, nullable=False),
+)
+
+alert = Table(
+    "alert",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("kind", String(32), nullable=False),
+    # Name of a node; "" for the orchestrator.
+    Column("subject", String(63), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("raised_ns", BigInteger, nullable=False),
+    # Time since which the condition no longer holds, while the alert is not cleared yet.
+    Column("good_since_ns", BigInteger, nullable=True),
+    Column("cleared_ns", BigInteger, nullable=True, index=True),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("webhook", ForeignKey("webhook.name", ondelete="CASCADE"), nullable=False),
+    # The alert that is told of; none for a test of the webhook.
+    Column("alert", ForeignKey("alert.id", ondelete="CASCADE"), nullable=True),
+    # One of "raised", "cleared" and "test".
+    Column("event", String(8), nullable=False),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("next_ns", BigInteger, nullable=False, index=True),
+    Column("error", Text, nullable=False, default=""),
+)
+
+quota = Table(
+    "quota",
+    metadata,
+    # "user" or "node".
+    Column("kind", String(8), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    # Quota without its prefix, such as "jobs" (`orchestrator/quotas.py`).
+    Column("key", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("kind", String(8), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    # "kept_bytes" or "uploaded_bytes" (`store/usage.py`).
+    Column("what", String(16), primary_key=True),
+    # Days since 1970 (UTC); 0 for what is not counted per day.
+    Column("day", Integer, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
 )

@@ -18,7 +18,7 @@ from skyhop.errors import InputError
 from skyhop.expressions import tree
 from skyhop.expressions.parse import NAME, NUMBER, Level, ParseError, Parser, Part, Words
 from skyhop.expressions.tree import Kind, Node
-from skyhop.telemetry.fields import ALERT_FIELDS, BY_NAME, Field
+from skyhop.telemetry.fields import ALERT_FIELDS, BY_NAME, Field, column_of
 from skyhop_testbed.triggers.tree import (
     KINDS,
     Age,
@@ -28,6 +28,7 @@ from skyhop_testbed.triggers.tree import (
     Random,
     Window,
     WindowFunction,
+    fields_of,
 )
 
 _NAMED = {**BY_NAME, **ALERT_FIELDS}
@@ -79,6 +80,15 @@ def parse(text: str, source: str = "trigger") -> Node:
     if not text.strip():
         raise InputError(f"{source}: is empty: give a condition, such as pop_ping_latency_ms > 100")
     return _TriggerParser.parse(text, source)
+
+
+def fields_in(text: str) -> list[str]:
+    """Return the names of the telemetry columns that a trigger uses.
+
+    Raises:
+        InputError: the text is no trigger.
+    """
+    return [column_of(used) for used in fields_of(parse(text))]
 
 
 class _TriggerParser(Parser):

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator.core import View
+from skyhop_testbed.web.changes import Changes
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.guard import Guard
 from skyhop_testbed.web.page_request import AppState, Page, PageRequest, endpoint, refused
@@ -73,20 +74,28 @@ _PAGES: dict[str, tuple[Page | None, Page | None]] = {
 """Routes for logged-in users: by path, the handlers of GET and POST."""
 
 
-def make_app(orchestrator: Orchestrator) -> Starlette:
-    """Return the ASGI application of an orchestrator, to be served over TLS in the same process.
+_SLOW = (nodes.history, nodes.figure, runs.report, runs.figure, runs.telemetry)
+"""Handlers that wait for drawings."""
+
+
+def make_app(orchestrator: View, changes: Changes) -> Starlette:
+    """Return the ASGI application of an orchestrator's pages, to be served over TLS.
 
     Its cookies are `Secure`, so that they need TLS. Figures are cached in the directory `drawings`
     of the orchestrator's state directory.
+
+    Args:
+        orchestrator: what the pages read.
+        changes: performs the changes that users make.
     """
     telemetry = orchestrator.telemetry.directory
     drawings = Drawings(orchestrator.directory / "drawings", telemetry, orchestrator.clock)
-    state = AppState(orchestrator, Renderer(), drawings, RecentTelemetry(telemetry))
+    state = AppState(orchestrator, changes, Renderer(), drawings, RecentTelemetry(telemetry))
     routes: list[Route | Mount] = []
     for pages, is_open in ((_OPEN, True), (_PAGES, False)):
         for address, (shown, done) in pages.items():
             if shown is not None:
-                answer = endpoint(state, shown, is_open=is_open)
+                answer = endpoint(state, shown, is_open=is_open, is_slow=shown in _SLOW)
                 routes.append(Route(address, answer, methods=["GET"]))
             if done is not None:
                 answer = endpoint(state, done, is_open=is_open)

@@ -12,7 +12,8 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,9 @@ class Query:
 
 def main() -> int:
     """Answer the query on standard input, with limits on memory and CPU time."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     make(Query(**json.load(sys.stdin)), Path(sys.argv[1]))
@@ -98,9 +101,11 @@ def _series(query: Query) -> tuple[str, bytes]:
     import polars as pl
 
     frame = _read(query, _SERIES)
-    span_ns = query.to_ns - query.from_ns
+    # The telemetry of a young node fills the axis.
+    begin_ns = max(query.from_ns, int(frame["time_ns"].min()))  # type: ignore[arg-type]
+    span_ns = query.to_ns - begin_ns
     step_ns = max(10**9, -(-span_ns // _BINS // 10**9) * 10**9)
-    at = (pl.col("time_ns") - query.from_ns) // step_ns * step_ns + query.from_ns
+    at = (pl.col("time_ns") - begin_ns) // step_ns * step_ns + begin_ns
     binned = (
         frame.group_by(at.alias("time_ns"))
         .agg(
@@ -133,11 +138,22 @@ def _drawn(sheet: Sheet) -> tuple[str, bytes]:
     return "figure.png", figure_bytes(sheet, "png")
 
 
+@contextmanager
+def _if_enough() -> Iterator[None]:
+    """Say of an error of an analysis that the telemetry is not enough for it yet."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"not enough data yet: {error}") from None
+
+
 def _orientation(query: Query) -> tuple[str, bytes]:
     from skyhop.analysis.orientation import FIELDS, by_orientation
     from skyhop.figures.orientation import orientation_figure
 
-    found = by_orientation(_read(query, FIELDS), permutations=199)
+    frame = _read(query, FIELDS)
+    with _if_enough():
+        found = by_orientation(frame, permutations=199)
     return _drawn(orientation_figure(found, width=query.width))
 
 
@@ -146,7 +162,8 @@ def _spikes(query: Query) -> tuple[str, bytes]:
     from skyhop.figures.spikes import spikes_figure
 
     frame = _read(query, (_LATENCY, _DROP))
-    found = find_spikes(series_of(frame, _LATENCY, _DROP, query.node))
+    with _if_enough():
+        found = find_spikes(series_of(frame, _LATENCY, _DROP, query.node))
     return _drawn(spikes_figure(found, width=query.width))
 
 

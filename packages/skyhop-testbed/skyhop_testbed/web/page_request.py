@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import anyio
@@ -19,29 +19,32 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from skyhop.errors import InputError, SkyhopError
+from skyhop.errors import SkyhopError
+from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
-from skyhop_testbed.orchestrator import access, accounts, handlers
-from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator import accounts, page_port
+from skyhop_testbed.orchestrator.core import View
 from skyhop_testbed.orchestrator.http import STATUS
 from skyhop_testbed.orchestrator.request_context import (
+    ITSELF,
     Caller,
     DeniedError,
     RequestContext,
     UnknownCallerError,
 )
 from skyhop_testbed.web import session as sessions
+from skyhop_testbed.web.changes import Changes
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.recent import RecentTelemetry
 from skyhop_testbed.web.rendering import Renderer
 from skyhop_testbed.web.session import Session
 
 _MOST_FIELDS, _MOST_FILES = 200, 100
-_THREADS = 6
-"""Upper limit on concurrent page handlers; each may hold a connection of the database pool."""
+_THREADS, _SLOW_THREADS = 6, 4
+"""Upper limits on concurrent page handlers, and on those that wait for drawings; each may hold a
+connection of the database pool."""
 
 _LOG = logging.getLogger(__name__)
-_Result = TypeVar("_Result")
 Page = Callable[["PageRequest"], Response]
 """Page handler: builds the response of one request."""
 
@@ -50,11 +53,13 @@ Page = Callable[["PageRequest"], Response]
 class AppState:
     """Objects that all requests of the application share."""
 
-    orchestrator: Orchestrator
+    orchestrator: View
+    changes: Changes
     renderer: Renderer
     drawings: Drawings
     recent: RecentTelemetry
     threads: anyio.CapacityLimiter | None = None
+    slow_threads: anyio.CapacityLimiter | None = None
 
 
 @dataclass
@@ -70,8 +75,8 @@ class PageRequest:
     files: dict[str, bytes] = field(default_factory=dict)
 
     @property
-    def orchestrator(self) -> Orchestrator:
-        """The orchestrator that the pages show."""
+    def orchestrator(self) -> View:
+        """The orchestrator that the pages show, to read."""
         return self.state.orchestrator
 
     @property
@@ -124,29 +129,16 @@ class PageRequest:
         """Open a read-only request context of the caller."""
         return self.orchestrator.reading(self.caller)
 
-    def perform(self, operation: Operation[Q, A], request: Q) -> A:
-        """Perform an operation of the API, with its permissions and audit line.
+    def change(self, operation: Operation[Q, A], request: Q) -> A:
+        """Have the orchestrator perform an operation for the session, with its permissions.
 
         Raises:
+            UnknownCallerError: the session, or the token of a log-in, is not valid.
             DeniedError: the caller's role may not call the operation.
-            SkyhopError: the operation failed, and its transaction was rolled back.
+            SkyhopError: the operation failed, and nothing was changed.
         """
-        try:
-            access.check_role(operation, self.caller)
-            return handlers.call(self.orchestrator, operation, self.caller, request)
-        except (DeniedError, InputError) as error:
-            target = handlers.target_of(dict(request))
-            handlers.note_refusal(self.orchestrator, operation, self.caller, target, error)
-            raise
-
-    def run_audited(
-        self, what: str, target: str, action: Callable[[RequestContext], _Result]
-    ) -> _Result:
-        """Execute an action that every user may do on their own account; add an audit line."""
-        with self.orchestrator.writing(self.caller) as ctx:
-            result = action(ctx)
-            ctx.audit(what, target[:200])
-        return result
+        secret = self.session.secret if self.session else ""
+        return self.state.changes.perform(operation, secret, request)
 
     def check_admin(self) -> None:
         """Check that the caller is an administrator.
@@ -159,25 +151,33 @@ class PageRequest:
 
 
 def endpoint(
-    state: AppState, handler: Page, *, is_open: bool = False
+    state: AppState, handler: Page, *, is_open: bool = False, is_slow: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the ASGI endpoint for a handler.
 
     The endpoint authenticates the user, checks the CSRF token, calls the handler, and turns
     exceptions into error pages.
+
+    Args:
+        state: objects of all requests.
+        handler: the page's handler.
+        is_open: whether it needs no login.
+        is_slow: whether it waits for drawings, which then does not delay other pages.
     """
 
     async def answer(http: Request) -> Response:
         request = PageRequest(state, http)
         if state.threads is None:
             state.threads = anyio.CapacityLimiter(_THREADS)
+            state.slow_threads = anyio.CapacityLimiter(_SLOW_THREADS)
         try:
             await anyio.to_thread.run_sync(_authenticate, request, limiter=state.threads)
             if request.session is None and not is_open:
                 raise UnknownCallerError("log in first")
             if http.method == "POST":
                 await _read_form(request)
-            return await anyio.to_thread.run_sync(handler, request, limiter=state.threads)
+            limiter = state.slow_threads if is_slow else state.threads
+            return await anyio.to_thread.run_sync(handler, request, limiter=limiter)
         except (SkyhopError, HTTPException, ClientDisconnect) as error:
             return refused(request, error)
         except Exception:
@@ -196,9 +196,14 @@ def _authenticate(request: PageRequest) -> None:
     secret = sessions.cookie(request.http, sessions.SESSION_COOKIE)
     if secret:
         with suppress(UnknownCallerError):
-            caller = request.orchestrator.caller_of_token(secret, accounts.SESSION)
+            with request.orchestrator.reading(ITSELF) as ctx:
+                caller, is_noted = accounts.caller_of_token(ctx, secret, accounts.SESSION)
             request.session = Session(secret, caller)
             request.csrf = request.session.csrf
+            if not is_noted:
+                # A page is shown even if its use cannot be noted now.
+                with suppress(SkyhopError):
+                    request.change(page_port.NOTE_USE, api.Nothing())
     if request.session is None:
         return
     with request.reading() as ctx:

@@ -75,6 +75,7 @@ class Renderer:
             "duration": duration,
             "relative": relative,
             "bytes": size_text,
+            "quota_amount": quota_amount,
             "rate": rate,
             "state_class": state_class,
             "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True),
@@ -96,6 +97,11 @@ class Renderer:
             now_ns=request.orchestrator.now_ns(),
             **values,
         )
+
+
+def quota_amount(amount: float, key: str) -> str:
+    """Return an amount of a quota: a size for bytes, else a number."""
+    return size_text(round(amount)) if "bytes" in key else f"{amount:,.0f}"
 
 
 def _moment(at_ns: int) -> dt.datetime:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from skyhop_testbed.orchestrator import accounts
-from skyhop_testbed.orchestrator.request_context import Caller, RequestContext
-from skyhop_testbed.web import queries
+from skyhop_testbed.orchestrator.page_port import SESSION_S
+from skyhop_testbed.orchestrator.request_context import Caller
 
 SESSION_COOKIE, LOGIN_COOKIE, THEME_COOKIE = "__Host-skyhop", "__Host-skyhop-login", "skyhop-look"
-SESSION_S = 12 * 3600
 THEMES = ("light", "dark")
 CSRF_HEADER = "x-csrf-token"
 _LOGIN_S = 3600
@@ -68,21 +66,6 @@ def cookie(request: Request, name: str) -> str:
     """Return a cookie's value, or "" if it is absent, too long or not ASCII."""
     value = request.cookies.get(name, "")
     return value if len(value) <= _LONGEST_SECRET and value.isascii() else ""
-
-
-def begin(ctx: RequestContext) -> str:
-    """Create a session for the caller; return the session's secret."""
-    end_ns = ctx.now_ns + SESSION_S * 1_000_000_000
-    return accounts.issue(
-        ctx, accounts.SESSION, of_user=ctx.caller.name, expires_ns=end_ns, label="page"
-    )
-
-
-def end(ctx: RequestContext, secret: str) -> None:
-    """Revoke a session of the caller."""
-    key = queries.key_of_secret(ctx, secret)
-    if key is not None:
-        accounts.revoke(ctx, ctx.caller.name, key)
 
 
 def set_session(response: Response, secret: str) -> None:

@@ -21,10 +21,12 @@ Both methods give one-way delays, under the assumption that both directions have
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -61,18 +63,44 @@ WHAT = {
 _ORDER = tuple(Segment)
 _GROUND = (Segment.S3, Segment.S4, Segment.S5)
 
-_PRIVATE, _OPERATORS = "private", "operator"
+_PRIVATE, _OPERATORS, _SUBSCRIBER = "private", "operator", "subscriber"
 _OWNERS = {
     owner: tuple(map(ipaddress.ip_network, prefixes))
     for owner, prefixes in {
-        Segment.S1: ("192.168.0.0/16", "10.0.0.0/8"),
+        # The last is the host's own end of an IPv4 service over IPv6 (464XLAT; RFC 7335).
+        Segment.S1: ("192.168.0.0/16", "10.0.0.0/8", "192.0.0.0/29"),
         # Shared address space (carrier-grade NAT): Starlink's gateway is 100.64.0.1.
         Segment.S2: ("100.64.0.0/10",),
         _PRIVATE: ("172.16.0.0/12",),
         # Prefixes observed in AS14593; a table of prefixes given by the user is more accurate.
-        _OPERATORS: ("206.224.64.0/19", "149.19.108.0/23"),
+        # IPv6: the gateways' backhaul is 2620:134:b0fe::/48 (172.16.0.0/16 in IPv4), the points of
+        # presence are 2620:134:b0ff::/48, and links to other networks are in 2605:59c0::/29.
+        _OPERATORS: (
+            "206.224.64.0/19",
+            "149.19.108.0/23",
+            "2620:134:b000::/40",
+            "2605:59c0::/29",
+        ),
+        # IPv6 has no shared address space: the host's router, which has a /56 of its own, and the
+        # gateway answer from the same prefixes of AS14593 and AS45700 (their announcements of 2025
+        # and the operator's geofeed). Link-local and unique local addresses may be either, too.
+        _SUBSCRIBER: (
+            "fe80::/10",
+            "fc00::/7",
+            "2401:e320::/32",
+            "2406:2d40::/32",
+            "2605:59c8::/29",
+            "2803:9810::/32",
+            "2a0d:3340::/29",
+            "2c0f:2a80::/32",
+        ),
     }.items()
 }
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""Well-known prefix of IPv4 addresses that a translator shows as IPv6 (RFC 6052)."""
+_LEAST_BENT_PIPE_MS = 4.0
+"""RTT that no hop behind a satellite stays below: light passes 330 km, the lowest altitude of
+Starlink's licences, four times in 4.4 ms."""
 _LEAST_ANSWERED = 0.25
 """Least share of traces in which a segment's end answers; otherwise it is merged with the next."""
 _RESAMPLES = 300
@@ -159,7 +187,7 @@ def dissect(traces: Sequence[Trace], prefixes: Prefixes | None = None, seed: int
     Raises:
         InputError: no trace reached its destination, or no trace has the ends of all segments.
     """
-    route = _Route(prefixes or Prefixes())
+    route = _Route(prefixes or Prefixes(), traces)
     placed = [ends for trace in traces if (ends := route.ends(trace))]
     if not placed:
         raise InputError("no trace reached its destination: give one that answers, such as 8.8.8.8")
@@ -237,18 +265,28 @@ def _owner(word: str) -> str:
 
 
 class _Route:
-    """Assignment of hops to segments, by address and by distance from the gateway."""
+    """Assignment of hops to segments, by address and by distance from the gateway.
 
-    def __init__(self, prefixes: Prefixes) -> None:
+    Args:
+        prefixes: owners of addresses, in addition to the built-in rules.
+        traces: all traces of the route, for the least RTT of each address.
+    """
+
+    def __init__(self, prefixes: Prefixes, traces: Sequence[Trace]) -> None:
         self._prefixes = prefixes
         self._known: dict[Address, str] = {}
+        self._least_ms: dict[Address, float] = {}
+        for hop in (hop for trace in traces for hop in trace.hops if hop.address is not None):
+            assert hop.address is not None
+            least_ms = self._least_ms.get(hop.address, math.inf)
+            self._least_ms[hop.address] = min(least_ms, _rtt(hop))
 
     def ends(self, trace: Trace) -> dict[Segment, Hop]:
         """Return the hop at the end of each segment; empty without an answer of the destination."""
         answered = [hop for hop in trace.hops if hop.address is not None]
         if not answered or trace.destination not in (None, answered[-1].address):
             return {}
-        gateway = max((h.distance for h in answered if self._owner(h) == Segment.S2), default=0)
+        gateway = self._gateway(answered)
         ends: dict[Segment, Hop] = {}
         furthest = -1
         for hop in answered[:-1]:
@@ -260,11 +298,26 @@ class _Route:
         ends[Segment.S6] = answered[-1]
         return ends
 
+    def _gateway(self, answered: Sequence[Hop]) -> int:
+        """Return the distance of the gateway, 0 if it did not answer.
+
+        Among addresses of subscribers, the gateway is the furthest before the operator's hops; it
+        is further away than any hop of the host's own network.
+        """
+        known = max((h.distance for h in answered if self._owner(h) == Segment.S2), default=0)
+        near = takewhile(lambda hop: self._owner(hop) != _OPERATORS, answered[:-1])
+        last = max((h for h in near if self._owner(h) == _SUBSCRIBER), key=_distance, default=None)
+        if known or last is None or last.address is None:
+            return known
+        return last.distance if self._least_ms[last.address] >= _LEAST_BENT_PIPE_MS else 0
+
     def _segment(self, hop: Hop, gateway: int) -> Segment:
         """Return the segment of a hop; S3 to S5 depend on the distance from the gateway."""
         owner = self._owner(hop)
         if owner in _ORDER:
             return Segment(owner)
+        if owner == _SUBSCRIBER:
+            return Segment.S2 if hop.distance == gateway else Segment.S1
         if owner == _PRIVATE and hop.distance < gateway:
             return Segment.S1
         if gateway == 0:
@@ -272,9 +325,12 @@ class _Route:
         return _GROUND[min(max(hop.distance - gateway, 1), len(_GROUND)) - 1]
 
     def _owner(self, hop: Hop) -> str:
-        """Return the owner of a hop's address: a segment, "operator", or "private" (local)."""
-        address = hop.address
-        assert address is not None, "it answered"
+        """Return the owner of a hop's address.
+
+        It is a segment, "operator", "private" (local), or "subscriber" (local or the gateway).
+        """
+        assert hop.address is not None, "it answered"
+        address = _untranslated(hop.address)
         if address not in self._known:
             found = self._prefixes.owner(address)
             self._known[address] = found or next(
@@ -286,6 +342,17 @@ class _Route:
                 Segment.S6,
             )
         return self._known[address]
+
+
+def _untranslated(address: Address) -> Address:
+    """Return the IPv4 address that a NAT64 translator shows as an IPv6 address; others as is."""
+    if address.version == _NAT64.version and address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address
+
+
+def _distance(hop: Hop) -> int:
+    return hop.distance
 
 
 def _rtt(hop: Hop) -> float:

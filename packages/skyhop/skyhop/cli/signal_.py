@@ -48,7 +48,13 @@ def _default_socket() -> Path:
 
 
 def _socket_to_watch() -> Path:
-    """Return the default socket of this user if it exists, else that of root."""
+    """Return the socket that the environment names, this user's if it exists, or that of root.
+
+    The testbed sets `SKYHOP_SIGNAL` for its runs.
+    """
+    named = os.environ.get("SKYHOP_SIGNAL")
+    if named:
+        return Path(named)
     own = _default_socket()
     return own if own.exists() or not _SOCKET_OF_ROOT.exists() else _SOCKET_OF_ROOT
 

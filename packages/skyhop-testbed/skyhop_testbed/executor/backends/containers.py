@@ -10,12 +10,15 @@ import struct
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from skyhop.errors import RunError
-from skyhop_testbed import linux
+from skyhop_testbed import linux, signals
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.executor import user_network
 from skyhop_testbed.executor.assignment import Assignment, Limits, write_durably
+from skyhop_testbed.executor.backends.anchor import anchor_of, start_anchor
 from skyhop_testbed.executor.environment import environment_of, filled_in
 from skyhop_testbed.executor.sandbox import (
     MOST_FILES,
@@ -46,6 +49,8 @@ class Containers:
     """Back end that uses a container command with docker's command line."""
 
     name: str
+    needs_root: bool = False
+    """Whether only root can enter the containers' network namespaces."""
     extra: tuple[str, ...] = ()
     """Additional arguments for the container command's `run`."""
 
@@ -65,13 +70,20 @@ class Containers:
                 f'{self.name}: network = "veth" is for the backend process',
             ),
             (
+                assignment.network is Network.INTERNET and self.needs_root and os.geteuid() != 0,
+                f'{self.name}: network = "internet" needs an agent that runs as root: use podman, '
+                "or let the owner allow the network host",
+            ),
+            (
                 any("\n" in value for value in assignment.env.values()),
                 f"{self.name}: variables of more than one line are for the backend process",
             ),
         ):
             if is_lacking:
                 return why
-        return self._trouble()
+        is_internet = assignment.network is Network.INTERNET
+        lacking = user_network.unavailable_reason() if is_internet else None
+        return lacking or self._trouble()
 
     def _trouble(self) -> str | None:
         """Return why the container command does not work; `None` if it works."""
@@ -104,7 +116,9 @@ class Containers:
         words = [self.name, "run", "--rm", "--init", "--name", container_of(assignment.run)]
         for label, value in _labels(assignment.run, assignment.job).items():
             words += ["--label", f"{label}={value}"]
-        words += ["--network", assignment.network.value, "--volume", f"{work}:{WORK}"]
+        if assignment.signals is not None:
+            words += ["--volume", f"{assignment.signals}:{signals.DIRECTORY}:ro"]
+        words += [*self._network(assignment, work), "--volume", f"{work}:{WORK}"]
         words += ["--workdir", WORK, "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL"]
         words += ["--security-opt", "no-new-privileges", "--pull", "missing"]
         words += ["--memory", str(limits.memory_bytes), "--pids-limit", str(limits.processes)]
@@ -118,6 +132,14 @@ class Containers:
         words += ["--env-file", str(_environment_file(work)), "--", assignment.image or ""]
         return words + filled_in(assignment.command or [], assignment)
 
+    def _network(self, assignment: Assignment, work: Path) -> list[str]:
+        """Return the options of a container's network."""
+        if assignment.network is not Network.INTERNET:
+            return ["--network", assignment.network.value]
+        anchor = anchor_of(container_of(assignment.run))
+        resolver = f"{_resolver_file(work)}:/etc/resolv.conf:ro"
+        return ["--network", f"container:{anchor}", "--volume", resolver]
+
     def start(
         self,
         assignment: Assignment,
@@ -127,9 +149,8 @@ class Containers:
     ) -> Container:
         """Start the run's container.
 
-        It gets no device, as containers cannot use the network `veth`.
+        For the network `internet`, start its anchor first.
         """
-        del attach_device
         environment = environment_of(assignment, WORK)
         # The image's own PATH stays, as it lists where the image's programs are.
         del environment["PATH"]
@@ -138,12 +159,33 @@ class Containers:
         if os.geteuid() == 0:
             chown_tree(work, user_of(assignment.run))
         command = self.command(assignment, work)
-        return Container(self.name, command, assignment.run, output, self._clock)
+        begin = None
+        if assignment.network is Network.INTERNET and attach_device is not None:
+            write_durably(_resolver_file(work), user_network.RESOLVER_FILE.encode())
+            begin = partial(self._start_anchor, assignment, attach_device)
+        run, clock = assignment.run, self._clock
+        return Container(self.name, command, run, output, clock=clock, start_anchor=begin)
+
+    def _start_anchor(self, assignment: Assignment, attach_device: AttachDevice) -> int:
+        options = [*self.extra]
+        for label, value in _labels(assignment.run, assignment.job).items():
+            options += ["--label", f"{label}={value}"]
+        for kind, most in _ulimits(assignment.limits).items():
+            options += ["--ulimit", f"{kind}={most}:{most}"]
+        container, image = container_of(assignment.run), assignment.image or ""
+        return start_anchor(
+            self.name,
+            container,
+            image,
+            options,
+            fence=assignment.fence,
+            attach_device=attach_device,
+        )
 
     def clean(self, run: str) -> None:
         """Remove the container of a run, if there is one."""
         if shutil.which(self.name) is not None:
-            _remove(self.name, run)
+            _remove(self.name, _names(run, has_anchor=True))
 
 
 class Container:
@@ -152,19 +194,38 @@ class Container:
     A second process, the watcher, removes the container when the executor dies. The watcher holds
     the run's lock until then, so that the run does not count as dead while its program is alive.
 
+    Args:
+        program: podman or docker.
+        command: command line of the client.
+        run: id of the run.
+        output: descriptors for standard output and error.
+        clock: time and waiting.
+        start_anchor: starts the container of the network, and returns its pid.
+
     Raises:
         RunError: the client cannot be started.
     """
 
     def __init__(
-        self, program: str, command: list[str], run: str, output: tuple[int, int], clock: Clock
+        self,
+        program: str,
+        command: list[str],
+        run: str,
+        output: tuple[int, int],
+        *,
+        clock: Clock,
+        start_anchor: Callable[[], int] | None = None,
     ) -> None:
         self._program, self._run, self._clock = program, run, clock
+        self._names = _names(run, has_anchor=start_anchor is not None)
         # Podman detaches a container's processes. The executor adopts them, so that it can count
         # them.
         linux.adopt_orphans()
-        self._watch, self._watcher = _begin_watch(program, run, output, clock)
+        self._watch, self._watcher = _begin_watch(program, self._names, output, clock)
+        self._anchor: int | None = None
         try:
+            if start_anchor is not None:
+                self._anchor = start_anchor()
             self._client = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -172,9 +233,11 @@ class Container:
                 stderr=output[1],
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, RunError) as error:
+            _remove(program, self._names)
             self._end_watch()
-            raise RunError(f"{program}: {error.strerror}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise RunError(f"{program}: {why}") from None
         os.write(self._watch, _CLIENT.pack(self._client.pid))
         self._pidfd = os.pidfd_open(self._client.pid)
 
@@ -202,7 +265,7 @@ class Container:
     def kill(self) -> None:
         """Remove the container with all its processes, and wait for the client to exit."""
         is_at_work = lambda: self._client.poll() is None  # noqa: E731
-        _remove_with_client(self._program, self._run, is_at_work, self._clock)
+        _remove_with_client(self._program, self._names, is_at_work, self._clock)
         self._client.kill()
         self.wait()
 
@@ -210,7 +273,7 @@ class Container:
         """Wait for the client to exit, remove the container, and end the watcher."""
         self._client.wait()
         os.close(self._pidfd)
-        _remove(self._program, self._run)
+        _remove(self._program, self._names)
         self._end_watch()
 
     def _end_watch(self) -> None:
@@ -227,11 +290,13 @@ class Container:
         return descendant_pids([pid for pid in children(os.getpid()) if pid not in own])
 
     def network_process(self) -> int | None:
-        """Return `None`: a container's network namespace is not known."""
-        return None
+        """Return the pid of the network's container; `None` if there is none."""
+        return self._anchor
 
 
-def _begin_watch(program: str, run: str, output: tuple[int, int], clock: Clock) -> tuple[int, int]:
+def _begin_watch(
+    program: str, names: list[str], output: tuple[int, int], clock: Clock
+) -> tuple[int, int]:
     """Fork the watcher, which removes a run's container when this process dies.
 
     Returns:
@@ -251,13 +316,13 @@ def _begin_watch(program: str, run: str, output: tuple[int, int], clock: Clock) 
             os.close(descriptor)
         client = _CLIENT.unpack(os.read(reader, _CLIENT.size) or bytes(_CLIENT.size))[0]
         if not os.read(reader, _CLIENT.size):
-            _remove_with_client(program, run, _client_lives(client, clock), clock)
+            _remove_with_client(program, names, _client_lives(client, clock), clock)
     finally:
         os._exit(0)
 
 
 def _remove_with_client(
-    program: str, run: str, is_at_work: Callable[[], bool], clock: Clock
+    program: str, names: list[str], is_at_work: Callable[[], bool], clock: Clock
 ) -> None:
     """Remove a container, repeatedly until its client has ended, for at most 30 s.
 
@@ -265,7 +330,7 @@ def _remove_with_client(
     """
     until = clock.monotonic_s() + _REMOVED_S
     while True:
-        _remove(program, run)
+        _remove(program, names)
         if not is_at_work() or clock.monotonic_s() > until:
             return
         clock.sleep(_POLL_S)
@@ -292,6 +357,10 @@ def _client_lives(client: int, clock: Clock) -> Callable[[], bool]:
 
 def _environment_file(work: Path) -> Path:
     return work.with_name("environment")
+
+
+def _resolver_file(work: Path) -> Path:
+    return work.with_name("resolv.conf")
 
 
 def _ulimits(limits: Limits) -> dict[str, int]:
@@ -323,13 +392,20 @@ def _labels(run: str, job: str) -> dict[str, str]:
     return {f"{LABEL}.run": run, f"{LABEL}.job": job, "leotest": "true", "runid": run, "jobid": job}
 
 
-def _remove(program: str, run: str) -> None:
-    """Kill and remove a run's container.
+def _names(run: str, *, has_anchor: bool) -> list[str]:
+    """Return the names of a run's containers, in the order of their removal."""
+    own = container_of(run)
+    return [own, anchor_of(own)] if has_anchor else [own]
+
+
+def _remove(program: str, names: list[str]) -> None:
+    """Kill and remove containers.
 
     Podman's `rm --force` alone would wait for the program to end first.
     """
-    _quietly([program, "kill", "--signal", "KILL", container_of(run)])
-    _quietly([program, "rm", "--force", container_of(run)])
+    _quietly([program, "kill", "--signal", "KILL", *names])
+    for name in names:
+        _quietly([program, "rm", "--force", name])
 
 
 def _quietly(command: list[str]) -> None:

@@ -11,6 +11,7 @@ class Docker(Containers):
     """Back end that runs programs in docker's containers."""
 
     name = "docker"
+    needs_root = True
 
     def user(self, run: str) -> str | None:
         """Return the container's user; never root, who would own the files that it writes."""

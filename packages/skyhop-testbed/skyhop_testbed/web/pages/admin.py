@@ -7,7 +7,7 @@ from starlette.responses import Response
 from skyhop.errors import InputError
 from skyhop_testbed import api
 from skyhop_testbed.keys import fingerprint
-from skyhop_testbed.orchestrator import accounts
+from skyhop_testbed.orchestrator import accounts, alerts, webhooks
 from skyhop_testbed.orchestrator import nodes as node_records
 from skyhop_testbed.web import queries
 from skyhop_testbed.web.page_request import PageRequest
@@ -29,7 +29,16 @@ def show(request: PageRequest) -> Response:
             "invitations": len(queries.invitations(ctx)),
         }
         log = queries.audit_log(ctx, limit=10)
-    return request.render("admin.html", title="Administration", counts=counts, log=log)
+        told = alerts.listing(ctx, ended=True, limit=20)
+        hooks = webhooks.listing(ctx)
+    return request.render(
+        "admin.html",
+        title="Administration",
+        counts=counts,
+        log=log,
+        alerts=told,
+        webhooks=hooks,
+    )
 
 
 def users(request: PageRequest) -> Response:
@@ -63,7 +72,7 @@ def put_user(request: PageRequest) -> Response:
     texts = {key: request.form_field(key).strip() for key in ("name", "full_name", "team", "role")}
     values = api.PutUser(**texts, disabled=request.form_field("disabled") == "yes")
     try:
-        request.perform(api.PUT_USER, values)
+        request.change(api.PUT_USER, values)
     except InputError as error:
         return _users(request, 400, problem=str(error))
     return request.redirect("/admin/users", "out" if values.disabled else "user")
@@ -72,7 +81,7 @@ def put_user(request: PageRequest) -> Response:
 def delete_user(request: PageRequest) -> Response:
     """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
     name = request.path_param("name")
-    request.perform(api.DELETE_USER, api.NamedUser(user=name))
+    request.change(api.DELETE_USER, api.NamedUser(user=name))
     return request.redirect("/admin/users", "out")
 
 
@@ -81,14 +90,14 @@ def make_token(request: PageRequest) -> Response:
     name = request.path_param("name")
     expires_ns = request.orchestrator.now_ns() + _TOKEN_DAYS * _DAY_NS
     asked = api.IssueToken(user=name, label="from the administrator", expires_ns=expires_ns)
-    secret = request.perform(api.ISSUE_TOKEN, asked)
+    secret = request.change(api.ISSUE_TOKEN, asked)
     return _users(request, 200, secret=secret, of=name)
 
 
 def revoke_tokens(request: PageRequest) -> Response:
     """Revoke all tokens and sessions of a user."""
     name = request.path_param("name")
-    request.perform(api.REVOKE_TOKEN, api.RevokeToken(user=name, token="*"))
+    request.change(api.REVOKE_TOKEN, api.RevokeToken(user=name, token="*"))
     return request.redirect("/admin/users", "revoked")
 
 
@@ -117,7 +126,7 @@ def _nodes(
         problem=problem,
         secret=secret,
         of=of,
-        authority=fingerprint(request.orchestrator.authority.certificate_pem).hex(),
+        authority=fingerprint(request.orchestrator.authority_pem).hex(),
         minutes=accounts.INVITATION_NS // (60 * 10**9),
     )
 
@@ -132,7 +141,7 @@ def put_node(request: PageRequest) -> Response:
             latitude_deg=_degrees("latitude_deg", request.form_field("latitude_deg").strip()),
             longitude_deg=_degrees("longitude_deg", request.form_field("longitude_deg").strip()),
         )
-        request.perform(api.PUT_NODE, values)
+        request.change(api.PUT_NODE, values)
     except InputError as error:
         return _nodes(request, 400, problem=str(error))
     return request.redirect("/admin/nodes", "node")
@@ -148,14 +157,14 @@ def _degrees(key: str, text: str) -> float | None:
 def invite(request: PageRequest) -> Response:
     """Create an invitation for a node, and show it on this one page only."""
     name = request.path_param("name")
-    secret = request.perform(api.INVITE, api.NamedNode(node=name))
+    secret = request.change(api.INVITE, api.NamedNode(node=name))
     return _nodes(request, 200, secret=secret, of=name)
 
 
 def delete_node(request: PageRequest) -> Response:
     """Delete a node, its certificates and its telemetry."""
     name = request.path_param("name")
-    request.perform(api.DELETE_NODE, api.NamedNode(node=name))
+    request.change(api.DELETE_NODE, api.NamedNode(node=name))
     return request.redirect("/admin/nodes", "deleted")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from skyhop_testbed.orchestrator import nodes, runs
+from skyhop_testbed.orchestrator import alerts, nodes, runs
 from skyhop_testbed.web import queries
 from skyhop_testbed.web.map import REGIONS, node_map
 from skyhop_testbed.web.page_request import PageRequest
 from skyhop_testbed.words import ACTIVE, ENDED, State
 
-_LATEST = 8
+_LATEST, _ALERTS = 8, 20
 _HOUR_NS = 3600 * 10**9
 
 
@@ -27,10 +27,12 @@ def show(request: PageRequest) -> Response:
             to_ns=ctx.now_ns + 24 * _HOUR_NS,
             limit=10_000,
         )
+        firing = alerts.listing(ctx, limit=_ALERTS)
         ended = runs.listing(ctx, states=[s.value for s in ENDED], to_ns=ctx.now_ns, limit=_LATEST)
     return request.render(
         "home.html",
         title="Overview",
+        shortage=request.orchestrator.shortage() or "",
         nodes=listed,
         busy=busy,
         map=node_map(listed, request.query("region")),
@@ -40,4 +42,5 @@ def show(request: PageRequest) -> Response:
         planned=planned[::-1][:_LATEST],
         planned_count=len(planned),
         ended=ended,
+        alerts=firing,
     )

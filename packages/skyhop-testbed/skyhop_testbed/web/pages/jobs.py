@@ -71,7 +71,7 @@ def show(request: PageRequest) -> Response:
 def cancel(request: PageRequest) -> Response:
     """Cancel a job, and redirect to its page."""
     name = request.path_param("job")
-    request.perform(api.CANCEL_JOB, api.NamedJob(job=name))
+    request.change(api.CANCEL_JOB, api.NamedJob(job=name))
     return request.redirect(f"/jobs/{name}", "cancelled")
 
 

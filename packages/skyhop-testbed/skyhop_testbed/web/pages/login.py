@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from skyhop_testbed.orchestrator import accounts
+from skyhop_testbed import api
+from skyhop_testbed.orchestrator import accounts, page_port
 from skyhop_testbed.orchestrator.request_context import UnknownCallerError
 from skyhop_testbed.web import session as sessions
 from skyhop_testbed.web.page_request import PageRequest
@@ -40,15 +41,11 @@ def log_in(request: PageRequest) -> Response:
     client = request.http.client.host if request.http.client else ""
     request.orchestrator.rates.check(f"log-in at {client}", _LOGINS_PER_MINUTE)
     request.orchestrator.rates.check("log-in", _ALL_LOGINS_PER_MINUTE)
+    token = request.form_field("token").strip()[:_LONGEST]
     try:
-        caller = request.orchestrator.caller_of_token(
-            request.form_field("token").strip()[:_LONGEST]
-        )
+        secret = request.change(page_port.LOG_IN, page_port.LogIn(token=token))
     except UnknownCallerError as error:
         return _form(request, 401, str(error))
-    with request.orchestrator.writing(caller) as ctx:
-        secret = sessions.begin(ctx)
-        ctx.audit("Login", "page")
     response = request.redirect(_own_page(request.form_field("next")))
     sessions.set_session(response, secret)
     sessions.forget(response, sessions.LOGIN_COOKIE)
@@ -57,10 +54,7 @@ def log_in(request: PageRequest) -> Response:
 
 def log_out(request: PageRequest) -> Response:
     """Delete the session and its cookie."""
-    assert request.session is not None
-    with request.orchestrator.writing(request.caller) as ctx:
-        sessions.end(ctx, request.session.secret)
-        ctx.audit("Logout", "page")
+    request.change(page_port.LOG_OUT, api.Nothing())
     response = request.redirect("/login")
     sessions.forget(response, sessions.SESSION_COOKIE)
     return response

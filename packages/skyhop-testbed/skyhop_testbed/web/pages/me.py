@@ -1,4 +1,4 @@
-"""Page of the caller's own profile, tokens and sessions."""
+"""Page of the caller's own profile, quotas, tokens and sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.responses import Response
 from skyhop.errors import InputError
 from skyhop_testbed import api
 from skyhop_testbed.ids import is_id
-from skyhop_testbed.orchestrator import accounts
+from skyhop_testbed.orchestrator import accounts, page_port, quotas
 from skyhop_testbed.web import queries
 from skyhop_testbed.web.page_request import PageRequest
 
@@ -17,7 +17,7 @@ DAYS = (1, 30, 90, 365)
 
 
 def show(request: PageRequest) -> Response:
-    """Show the caller's profile, valid tokens and sessions."""
+    """Show the caller's profile, quotas, valid tokens and sessions."""
     return _me(request, 200)
 
 
@@ -26,12 +26,14 @@ def _me(request: PageRequest, status: int, *, problem: str = "", secret: str = "
     with request.reading() as ctx:
         profile = accounts.profile(ctx)
         kept = queries.credentials(ctx, request.caller.name)
+        limits = quotas.lines(ctx, quotas.USER, request.caller.name)
         here = queries.key_of_secret(ctx, request.session.secret)
     return request.render(
         "me.html",
         status,
         title="Your account",
         profile=profile,
+        quotas=limits,
         tokens=[each for each in kept if each["kind"] == accounts.TOKEN],
         open_sessions=[each for each in kept if each["kind"] == accounts.SESSION],
         this_session=here,
@@ -46,7 +48,7 @@ def change(request: PageRequest) -> Response:
     names = {key: request.form_field(key).strip() for key in ("full_name", "team")}
     values = api.PutProfile(**names)
     try:
-        request.perform(api.PUT_PROFILE, values)
+        request.change(api.PUT_PROFILE, values)
     except InputError as error:
         return _me(request, 400, problem=str(error))
     return request.redirect("/me", "profile")
@@ -59,18 +61,9 @@ def make_token(request: PageRequest) -> Response:
         return _me(request, 400, problem="give the token a label, to recognise it by")
     if days not in ("", *map(str, DAYS)):
         return _me(request, 400, problem="choose the lifetime of the token")
-    expires_ns = request.orchestrator.now_ns() + int(days) * _DAY_NS if days else None
-    secret = request.run_audited(
-        "IssueToken",
-        request.caller.name,
-        lambda ctx: accounts.issue(
-            ctx,
-            accounts.TOKEN,
-            of_user=request.caller.name,
-            expires_ns=expires_ns,
-            label=label,
-        ),
-    )
+    expires_ns = request.orchestrator.now_ns() + int(days) * _DAY_NS if days else 0
+    asked = page_port.OwnToken(label=label, expires_ns=expires_ns)
+    secret = request.change(page_port.OWN_TOKEN, asked)
     return _me(request, 200, secret=secret)
 
 
@@ -79,6 +72,5 @@ def revoke(request: PageRequest) -> Response:
     which = request.form_field("which")
     if not is_id(which):
         raise InputError("there is no such token")
-    name = request.caller.name
-    request.run_audited("RevokeToken", name, lambda ctx: accounts.revoke(ctx, name, which))
+    request.change(page_port.REVOKE_OWN, page_port.OwnCredential(id=which))
     return request.redirect("/me", "revoked")

@@ -10,10 +10,12 @@ from starlette.responses import JSONResponse, Response
 
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry.fields import Sample
 from skyhop_testbed import api
-from skyhop_testbed.orchestrator import nodes, runs
+from skyhop_testbed.orchestrator import access, nodes, runs
 from skyhop_testbed.orchestrator.access import owns_node
 from skyhop_testbed.orchestrator.request_context import NotFoundError
+from skyhop_testbed.privacy import without_owners_traffic
 from skyhop_testbed.web import queries, recent
 from skyhop_testbed.web.map import REGIONS, node_map
 from skyhop_testbed.web.page_request import PageRequest
@@ -26,6 +28,11 @@ _S_NS = 10**9
 _MINUTE_NS = 60 * _S_NS
 _FIGURES = ("orientation", "spikes")
 HOURS = (1, 6, 24, 168)
+_RATES = {
+    "What the terminal carries": {"down": "downlink_throughput_bps", "up": "uplink_throughput_bps"},
+    "The owner's own traffic": {"received": "user_rx_bps", "sent": "user_tx_bps"},
+}
+"""Charts of throughput: the field of each line, by title and label."""
 
 
 def listing(request: PageRequest) -> Response:
@@ -58,8 +65,11 @@ def _node(request: PageRequest, status: int, *, policy: str = "", problem: str =
         going = runs.listing(ctx, node=name, states=[s.value for s in ACTIVE], limit=50)
         latest = runs.listing(ctx, node=name, to_ns=ctx.now_ns, limit=10)
         now_ns = ctx.now_ns
+        sees_traffic = access.sees_traffic(ctx, name)
     samples = request.state.recent.samples(name, now_ns)
-    columns = recent.columns(samples)
+    if not sees_traffic:
+        samples = [without_owners_traffic(sample) for sample in samples]
+    columns = _columns(samples, sees_traffic=sees_traffic)
     end_s = now_ns / _S_NS
     return request.render(
         "node.html",
@@ -74,6 +84,7 @@ def _node(request: PageRequest, status: int, *, policy: str = "", problem: str =
         problem=problem,
         modes=[mode.value for mode in ScavengerMode],
         newest=samples[-1] if samples else {},
+        sees_traffic=sees_traffic,
         charts=charts(columns, (end_s - recent.SPAN_S, end_s)),
         span_s=recent.SPAN_S,
     )
@@ -82,10 +93,19 @@ def _node(request: PageRequest, status: int, *, policy: str = "", problem: str =
 def live(request: PageRequest) -> Response:
     """Return the telemetry of the last minutes as JSON columns, for the live charts."""
     with request.reading() as ctx:
-        nodes.get(ctx, request.path_param("node"))
+        name = request.path_param("node")
+        nodes.get(ctx, name)
         now_ns = ctx.now_ns
-    samples = request.state.recent.samples(request.path_param("node"), now_ns)
-    return JSONResponse({"now_s": now_ns / _S_NS, **recent.columns(samples)})
+        sees_traffic = access.sees_traffic(ctx, name)
+    samples = request.state.recent.samples(name, now_ns)
+    columns = _columns(samples, sees_traffic=sees_traffic)
+    return JSONResponse({"now_s": now_ns / _S_NS, **columns})
+
+
+def _columns(samples: list[Sample], *, sees_traffic: bool) -> recent.Columns:
+    """Return the columns of the live charts that the caller may read."""
+    columns = recent.columns(samples)
+    return columns if sees_traffic else without_owners_traffic(columns)
 
 
 def history(request: PageRequest) -> Response:
@@ -101,7 +121,9 @@ def history(request: PageRequest) -> Response:
         found = series(request, name, begin_ns, end_ns)
     except (InputError, RunError) as error:
         problem = str(error)
-    limits = (begin_ns / _S_NS, end_ns / _S_NS)
+    # A young node's telemetry fills the axis.
+    first_s = found["time_s"][0] if found and found["time_s"] else None
+    limits = (max(begin_ns / _S_NS, first_s or 0.0), end_ns / _S_NS)
     seen = request.orchestrator.telemetry.map_file(name)
     return request.render(
         "history.html",
@@ -146,7 +168,7 @@ def set_scavenger(request: PageRequest) -> Response:
     """Set the scavenger mode of a node: whether its runs yield to the host's own traffic."""
     name = request.path_param("node")
     mode = request.form_field("mode")
-    request.perform(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
+    request.change(api.SET_SCAVENGER, api.SetScavenger(node=name, mode=mode))
     return request.redirect(f"/nodes/{name}", "scavenger")
 
 
@@ -159,7 +181,7 @@ def set_policy(request: PageRequest) -> Response:
             json.dumps(policy)
         except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
-        request.perform(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
+        request.change(api.SET_POLICY, api.SetPolicy(node=name, policy=policy))
     except InputError as error:
         if type(error) is not InputError:
             raise
@@ -179,35 +201,38 @@ def window(now_ns: int, hours: int) -> tuple[int, int]:
 def series(request: PageRequest, node: str, begin_ns: int, end_ns: int) -> recent.Columns:
     """Return a node's telemetry as columns of means, and quantiles of its latency.
 
+    The owner's traffic is left out if the caller may not read it.
+
     Raises:
         InputError: there is no telemetry in the time range.
         RunError: reading it failed or took too long.
     """
     made: Path = request.state.drawings.get("series", node=node, from_ns=begin_ns, to_ns=end_ns)
     found: recent.Columns = json.loads(made.read_bytes())
-    return found
+    with request.reading() as ctx:
+        sees_traffic = access.sees_traffic(ctx, node)
+    return found if sees_traffic else without_owners_traffic(found)
 
 
 def charts(columns: recent.Columns, limits: tuple[float, float]) -> list[Chart]:
-    """Return the charts of telemetry over time: latency, loss, terminal and user throughput."""
+    """Return the charts of telemetry over time: latency, loss, and throughput where it is known.
+
+    Columns that the caller may not read are missing.
+    """
     times = [time_s or 0.0 for time_s in columns["time_s"]]
     latency = [Line("latency", columns["pop_ping_latency_ms"])]
     if "low" in columns:
         latency.insert(0, Line("5 to 95 %", columns["high"], columns["low"]))
     drops = [None if v is None else 100 * v for v in columns["pop_ping_drop_rate"]]
-    terminal = in_unit(
-        [
-            Line("down", columns["downlink_throughput_bps"]),
-            Line("up", columns["uplink_throughput_bps"]),
-        ]
-    )
-    own = in_unit([Line("received", columns["user_rx_bps"]), Line("sent", columns["user_tx_bps"])])
-    return [
+    found = [
         Chart("Latency to the point of presence", "ms", times, latency, limits),
         Chart("Lost probes", "%", times, [Line("lost", drops)], limits, min_upper_limit=5.0),
-        Chart("What the terminal carries", terminal[0], times, terminal[1], limits),
-        Chart("The owner's own traffic", own[0], times, own[1], limits),
     ]
+    for title, lines in _RATES.items():
+        if all(name in columns for name in lines.values()):
+            drawn = in_unit([Line(label, columns[name]) for label, name in lines.items()])
+            found.append(Chart(title, drawn[0], times, drawn[1], limits))
+    return found
 
 
 def distribution(cdf: Sequence[float | None]) -> Chart | None:

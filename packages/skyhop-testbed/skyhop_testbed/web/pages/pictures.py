@@ -36,5 +36,7 @@ def _message_svg(text: str) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 520 {24 + 22 * min(len(lines), 8)}" '
-        f'font-family="sans-serif" font-size="15" fill="#5b6470">{rows}</svg>'
+        'font-family="sans-serif" font-size="15" fill="#5b6470">'
+        # The ground covers the word "drawing" behind the picture.
+        f'<rect width="100%" height="100%" fill="#fff"/>{rows}</svg>'
     )

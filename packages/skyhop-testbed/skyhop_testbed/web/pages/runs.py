@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+from urllib.parse import quote
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed import api
+from skyhop_testbed.event_details import without_repetitions
 from skyhop_testbed.orchestrator import access, nodes, runs
-from skyhop_testbed.orchestrator.request_context import NotFoundError
-from skyhop_testbed.web import queries
+from skyhop_testbed.orchestrator.stored_file import StoredFile
+from skyhop_testbed.web import queries, reasons
 from skyhop_testbed.web.page_request import PageRequest
 from skyhop_testbed.web.pages.nodes import charts, series
 from skyhop_testbed.web.pages.pictures import picture
@@ -23,6 +27,7 @@ _DAY_NS = 86_400 * _S_NS
 _ROWS = 50
 _LAST_PAGE = 199
 _TAIL_BYTES, _LOG_BYTES = 6_000, 400_000
+_PIECE_BYTES = 256 << 10
 _AROUND_NS = 60 * _S_NS
 _LONGEST_NS = 7 * _DAY_NS
 _FIGURES_SHOWN = 3
@@ -111,7 +116,7 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, object]
             else [
                 (
                     file,
-                    _tail(request.orchestrator.uploads.file(ctx, name, file.side, file.name)[0]),
+                    _output(request.orchestrator.uploads.stored(ctx, name, file.side, file.name)),
                 )
                 for file in files[::-1]
                 if file.name in _OUTPUTS and file.size
@@ -133,6 +138,8 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, object]
     return {
         "title": f"Run of {run.job_name.partition('~')[0]}",
         "run": run,
+        "details": without_repetitions(each.details for each in run.events),
+        "why": reasons.why(run, files),
         "has_ended": run.state in ENDED,
         "is_users": is_users,
         "may_move": is_users and run.kind == JobKind.AT and run.state == State.PLANNED,
@@ -166,21 +173,23 @@ def abort(request: PageRequest) -> Response:
     """Abort a run, and redirect to its page."""
     name = request.path_param("run")
     why = request.form_field("why")[:200]
-    request.perform(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
+    request.change(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
     return request.redirect(f"/runs/{name}", "aborted")
 
 
 def reschedule(request: PageRequest) -> Response:
     """Move a run to the nearest free time, and redirect to the run that replaces it."""
     name = request.path_param("run")
-    made = request.perform(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
+    made = request.change(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
     return request.redirect(f"/runs/{made.id}", "rescheduled")
 
 
 def log(request: PageRequest) -> Response:
     """Show the last 400 kB of a file as text."""
-    path, name = _file(request)
-    text = _tail(path, _LOG_BYTES)
+    found, name = _stored(request)
+    # A file that has been deleted has no page.
+    found.open().close()
+    text = _tail(found, _LOG_BYTES)
     return request.render(
         "log.html",
         title=name,
@@ -188,20 +197,27 @@ def log(request: PageRequest) -> Response:
         side=request.path_param("side"),
         name=name,
         text=text,
-        is_cut=path.stat().st_size > _LOG_BYTES,
+        is_cut=found.size > _LOG_BYTES,
     )
 
 
 def download(request: PageRequest) -> Response:
     """Return a file of a run as a download, which browsers do not display."""
-    path, name = _file(request)
+    found, name = _stored(request)
     headers = {"content-security-policy": "sandbox; default-src 'none'"}
-    return FileResponse(
-        path,
-        media_type="application/octet-stream",
-        filename=PurePosixPath(name).name,
-        content_disposition_type="attachment",
-        headers=headers,
+    if found.path.is_file():
+        return FileResponse(
+            found.local_path(),
+            media_type="application/octet-stream",
+            filename=PurePosixPath(name).name,
+            content_disposition_type="attachment",
+            headers=headers,
+        )
+    headers["content-length"] = str(found.size)
+    named = quote(PurePosixPath(name).name, safe="")
+    headers["content-disposition"] = f"attachment; filename*=utf-8''{named}"
+    return StreamingResponse(
+        _pieces(found.open()), media_type="application/octet-stream", headers=headers
     )
 
 
@@ -256,23 +272,40 @@ def _file(request: PageRequest) -> tuple[Path, str]:
 
     Raises:
         NotFoundError, DeniedError: there is no such file, or its job has another owner.
+        InputError: the file is in the bucket alone.
     """
     run, side, name = (request.path_param(part) for part in ("run", "side", "name"))
     with request.reading() as ctx:
         path, _, _ = request.orchestrator.uploads.file(ctx, run, side, name)
-    if not path.is_file() or path.is_symlink():
-        raise NotFoundError(f"{name[:80]}: the file has been deleted")
     return path, name
 
 
-def _tail(path: Path, most: int = _TAIL_BYTES) -> str:
+def _stored(request: PageRequest) -> tuple[StoredFile, str]:
+    """Return the requested file, on disk or in the bucket, and its name, as `_file` does."""
+    run, side, name = (request.path_param(part) for part in ("run", "side", "name"))
+    with request.reading() as ctx:
+        return request.orchestrator.uploads.stored(ctx, run, side, name), name
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while data := file.read(_PIECE_BYTES):
+            yield data
+
+
+def _output(found: StoredFile) -> str:
+    """Return the end of a run's output for its page, which does not wait for the bucket."""
+    return _tail(found) if found.path.is_file() else "(in the testbed's bucket: open the file)"
+
+
+def _tail(found: StoredFile, most: int = _TAIL_BYTES) -> str:
     """Return the last `most` bytes of a file as printable text; "" if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with found.open() as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - most))
             text = file.read(most).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, SkyhopError):
         return ""
     if size > most:
         text = text.partition("\n")[2] or text

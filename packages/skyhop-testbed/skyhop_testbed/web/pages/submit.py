@@ -82,7 +82,7 @@ def submit(request: PageRequest) -> Response:
     """Submit the job; show the form again with the reason if it is refused."""
     text = _text(request)
     try:
-        made = request.perform(api.SUBMIT_JOB, api.SubmitJob(toml=text, files=request.files))
+        made = request.change(api.SUBMIT_JOB, api.SubmitJob(toml=text, files=request.files))
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
     return request.redirect(f"/jobs/{made.id}", "submitted")
@@ -95,7 +95,7 @@ def change(request: PageRequest) -> Response:
         access.check_owns_job(ctx, jobs.get(ctx, name)["owner"], f"job {name}")
     try:
         asked = api.ModifyJob(job=name, toml=text, files=request.files)
-        made = request.perform(api.MODIFY_JOB, asked)
+        made = request.change(api.MODIFY_JOB, asked)
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
     return request.redirect(f"/jobs/{made.id}", "modified")

@@ -54,7 +54,7 @@
     const found = await answer.json();
     if (!found.time_s.length) return;
     const limits = { min: found.now_s - Number(live.dataset.span), max: found.now_s };
-    const data = charts.map((chart) => [found.time_s, ...chart.lines.map(([, name, scaled]) => found[name].map(scaled))]);
+    const data = charts.slice(0, places.length).map((chart) => [found.time_s, ...chart.lines.map(([, name, scaled]) => found[name].map(scaled))]);
     plots = plots || places.map((place, number) => make(place, charts[number], data[number]));
     plots.forEach((plot, number) => plot.batch(() => { plot.setData(data[number]); plot.setScale("x", limits); }));
     document.getElementById("live-when").textContent = utc(found.now_s);

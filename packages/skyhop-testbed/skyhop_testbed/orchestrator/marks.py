@@ -1,0 +1,61 @@
+"""Marks of the whole testbed in the table `config`, which nodes learn with their schedules."""
+
+from __future__ import annotations
+
+import json
+from typing import TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from skyhop_testbed.store.tables import config
+
+_RESTORED, _TRUST = "restored", "trust"
+
+
+class NodeMarks(TypedDict):
+    """Marks as fields of `schedule.NodeSettings`."""
+
+    restored_from_ns: int
+    restored_at_ns: int
+    trust: str
+
+
+def put_restored(connection: Connection, from_ns: int, at_ns: int) -> None:
+    """Store that the database was restored at `at_ns` from a backup of the time `from_ns`."""
+    _put(connection, _RESTORED, {"from_ns": from_ns, "at_ns": at_ns})
+
+
+def restored_times(connection: Connection) -> tuple[int, int]:
+    """Return the time of the backup that was restored, and the time of the restoring, in ns.
+
+    Both are 0 if none was.
+    """
+    found = _get(connection, _RESTORED)
+    values = found if isinstance(found, dict) else {}
+    return int(values.get("from_ns", 0)), int(values.get("at_ns", 0))
+
+
+def put_trust(connection: Connection, digest: str) -> bool:
+    """Store the digest of the keys that nodes are to trust; return whether it has changed."""
+    if _get(connection, _TRUST) == digest:
+        return False
+    _put(connection, _TRUST, digest)
+    return True
+
+
+def node_marks(connection: Connection) -> NodeMarks:
+    """Return the marks that a node's schedule contains."""
+    from_ns, at_ns = restored_times(connection)
+    trust = str(_get(connection, _TRUST) or "")
+    return {"restored_from_ns": from_ns, "restored_at_ns": at_ns, "trust": trust}
+
+
+def _put(connection: Connection, key: str, value: object) -> None:
+    connection.execute(sa.delete(config).where(config.c.key == key))
+    connection.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
+
+
+def _get(connection: Connection, key: str) -> object:
+    text = connection.scalar(sa.select(config.c.value).where(config.c.key == key))
+    return json.loads(text) if text else None

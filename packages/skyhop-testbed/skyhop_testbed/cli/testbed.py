@@ -505,7 +505,7 @@ def _node_row(each: NodeInfo) -> dict[str, object]:
         "online": "yes" if each.online else "no",
         "alerts": ", ".join(each.alerts),
         "last_heard_(UTC)": when(each.last_seen_ns),
-        "version": health.get("version") or "",
+        "version": each.version + (", must upgrade" if each.upgrade else ""),
         "free_disk": f"{free / 1e9:.1f} GB" if isinstance(free, int | float) else "",
         "load": f"{load:.2f}" if isinstance(load, int | float) else "",
         "clock": _clock(each.clock_off_ms),
@@ -513,7 +513,6 @@ def _node_row(each: NodeInfo) -> dict[str, object]:
         "latitude_(deg)": each.latitude_deg,
         "longitude_(deg)": each.longitude_deg,
         "serves": "yes" if each.serves else "no",
-        "skyhop": each.version + (", must upgrade" if each.upgrade else ""),
         "certificate": "expired, approve it" if each.is_waiting else "",
     }
 

@@ -16,9 +16,9 @@ def environment_proxy(address: str) -> str | None:
     Raises:
         InputError: the proxy is not an HTTP proxy.
     """
-    from urllib.request import (
+    from urllib.request import (  # type: ignore[attr-defined]
         getproxies_environment,
-        proxy_bypass_environment,  # type: ignore[attr-defined]
+        proxy_bypass_environment,
     )
 
     named = getproxies_environment()

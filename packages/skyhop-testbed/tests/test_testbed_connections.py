@@ -70,6 +70,15 @@ def test_requests_in_progress_never_give_way() -> None:
     assert many.open("more", "192.0.2.9")
 
 
+def test_a_peer_has_its_share_although_there_is_room() -> None:
+    many = Many(most=100, most_of_peer=3, most_handshakes=100)
+    busy = [many.open(f"busy {n}", "192.0.2.1", Stage.BUSY) for n in range(3)]
+    assert all(busy)
+    assert many.open("one more", "192.0.2.1") is None
+    assert many.open("another peer", "192.0.2.2")
+    assert (many.budget.open, many.budget.ended) == (4, {Cause.FULL: 1})
+
+
 def test_half_open_handshakes_have_a_limit_of_their_own() -> None:
     many = Many(most=100, most_of_peer=50, most_handshakes=5)
     mine = many.open("mine", "192.0.2.1", Stage.HANDSHAKE)

@@ -144,6 +144,9 @@ def _status(client: httpx.Client, path: str) -> int:
 
 
 def test_the_page_writes_nothing_itself_and_has_limits(testbed: Served) -> None:
+    # The process limits itself before it answers.
+    with browser(testbed) as client:
+        assert _status(client, "/nodes") == 200
     limits = Path(f"/proc/{page_process(testbed)}/limits").read_text()
     assert re.search(r"Max address space +3221225472 ", limits)
     # The orchestrator raises its soft limit as far as it may.

@@ -8,7 +8,7 @@ use skyhop_units::Instant;
 /// holds packets. Ties go to the component with the lower number: the order of visits depends on
 /// nothing else.
 #[derive(Debug)]
-pub(crate) struct Calendar {
+pub struct Calendar {
     /// Tree of the first components (links), which are visited far more often than the many others.
     busy: Tree,
     others: Tree,
@@ -18,13 +18,13 @@ pub(crate) struct Calendar {
 impl Calendar {
     /// Create a calendar without visits. Components below `busy` are visited often; `others` is the number of
     /// further components.
-    pub(crate) fn new(busy: usize, others: usize) -> Self {
+    pub fn new(busy: usize, others: usize) -> Self {
         Self { busy: Tree::new(busy), others: Tree::new(others), busy_components: busy }
     }
 
     /// Component to visit next and the time; `None` if no component has a visit.
     #[inline]
-    pub(crate) fn next(&self) -> Option<(usize, Instant)> {
+    pub fn next(&self) -> Option<(usize, Instant)> {
         let (busy, other) = (self.busy.earliest(), self.others.earliest());
         if busy <= other {
             (busy < Instant::NEVER).then(|| (self.busy.first(), busy))
@@ -35,7 +35,7 @@ impl Calendar {
 
     /// Set the next visit of a component; `None` means that it needs none.
     #[inline]
-    pub(crate) fn set(&mut self, component: usize, at: Option<Instant>) {
+    pub fn set(&mut self, component: usize, at: Option<Instant>) {
         let at = at.unwrap_or(Instant::NEVER);
         match component.checked_sub(self.busy_components) {
             None => self.busy.set(component, at),
@@ -47,7 +47,7 @@ impl Calendar {
     /// with nearly every packet, nearly always to a later one. A visit that is too early does no harm, so it need not
     /// be moved.
     #[inline]
-    pub(crate) fn bring_forward(&mut self, component: usize, at: Instant) {
+    pub fn bring_forward(&mut self, component: usize, at: Instant) {
         let other = component - self.busy_components;
         if at < self.others.at(other) {
             self.others.set(other, at);

@@ -1,0 +1,263 @@
+//! Simulation of the partitions on several threads.
+//!
+//! Time is divided into windows. Within a window every partition processes its own events; a window is as long as the
+//! shortest delay between two partitions, so that packets sent within it arrive after it. Between windows the threads
+//! meet, and take over the packets that others have sent to their partitions.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{hint, thread};
+
+use skyhop_units::{Duration, Instant};
+
+use crate::network::{next_on_ground, run_ground};
+use crate::partition::{Hosts, Partition, Receiver, Routed, Transfer};
+use crate::view::View;
+
+/// Places where partitions leave packets for each other.
+pub(crate) struct Exchange<P> {
+    threads: usize,
+    partitions: usize,
+    /// Packets from one partition to another, left at the ends of even and of odd windows: what is left at the end of a
+    /// window is taken during the next one.
+    slots: [Vec<Mutex<Vec<Transfer<P>>>>; 2],
+    /// Earliest event that each partition has or causes at the end of an even or an odd window.
+    next_ns: [Vec<AtomicU64>; 2],
+    meeting: Meeting,
+    /// Number of the last window.
+    window: usize,
+}
+
+/// Partitions that a thread processes, with the index of each.
+type Share<'p, P> = Vec<(usize, &'p mut Partition<P>)>;
+
+impl<P: Routed> Exchange<P> {
+    pub(crate) fn new(partitions: usize, threads: usize) -> Self {
+        let slots = || (0..partitions * partitions).map(|_| Mutex::new(Vec::new())).collect();
+        let next_ns = || (0..partitions).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            threads,
+            partitions,
+            slots: [slots(), slots()],
+            next_ns: [next_ns(), next_ns()],
+            meeting: Meeting::new(threads),
+            window: 0,
+        }
+    }
+
+    /// Leave a partition's packets for the others at the end of a window, and the time of its next event, or of the
+    /// next one that these packets cause.
+    fn leave(
+        &self,
+        window: usize,
+        index: usize,
+        partition: &mut Partition<P>,
+        next: Option<Instant>,
+    ) {
+        let next = next.into_iter().chain(partition.earliest_sent()).min();
+        let next_ns = next.unwrap_or(Instant::NEVER).as_nanos();
+        self.next_ns[window % 2][index].store(next_ns, Ordering::Relaxed);
+        for to in 0..self.partitions {
+            if partition.has_sent(to) {
+                partition.swap_outbox(to, &mut self.slot(window, index, to));
+            }
+        }
+    }
+
+    /// Take over the packets that others have left for a partition at the end of a window.
+    fn take(&self, window: usize, index: usize, partition: &mut Partition<P>) {
+        for from in (0..self.partitions).filter(|from| *from != index) {
+            for transfer in self.slot(window, from, index).drain(..) {
+                partition.accept(transfer);
+            }
+        }
+    }
+
+    fn slot(&self, window: usize, from: usize, to: usize) -> MutexGuard<'_, Vec<Transfer<P>>> {
+        let slot = &self.slots[window % 2][from * self.partitions + to];
+        slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Earliest event of all partitions at the end of a window.
+    fn earliest(&self, window: usize) -> Instant {
+        let all = self.next_ns[window % 2].iter().map(|next| next.load(Ordering::Relaxed));
+        all.min().map_or(Instant::NEVER, Instant::from_nanos)
+    }
+}
+
+/// Process all events of all partitions up to and including `end`, in windows of the duration `lookahead`. Partition 0
+/// is that of the sites.
+pub(crate) fn run<P: Routed + Send, H: Hosts<P>>(
+    exchange: &mut Exchange<P>,
+    (ground, hosts): (&mut Partition<P>, &mut H),
+    sky: &mut [Partition<P>],
+    (view, lookahead, end): (&View, Duration, Instant),
+) {
+    exchange.window += 1;
+    let next = next_on_ground(ground, hosts);
+    exchange.leave(exchange.window, 0, ground, next);
+    for (index, partition) in (1..).zip(sky.iter_mut()) {
+        let next = partition.next();
+        exchange.leave(exchange.window, index, partition, next);
+    }
+    let mut shares = shares(ground, sky, exchange.threads).into_iter();
+    let own = shares.next().unwrap_or_default();
+    let windows = Windows { exchange, view, lookahead, end };
+    let last = thread::scope(|scope| {
+        for mut share in shares {
+            let windows = &windows;
+            scope.spawn(move || {
+                windows.run(&mut share, &mut |_, _| ());
+            });
+        }
+        let mut share = own;
+        windows.run(&mut share, &mut |window, until| match until {
+            Some(until) => {
+                windows.exchange.take(window, 0, ground);
+                run_ground(ground, hosts, view, until);
+                let next = next_on_ground(ground, hosts);
+                windows.exchange.leave(window + 1, 0, ground, next);
+            }
+            None => windows.exchange.take(window, 0, ground),
+        })
+    });
+    exchange.window = last;
+}
+
+/// Windows of a step, as all threads see them.
+struct Windows<'n, P> {
+    exchange: &'n Exchange<P>,
+    view: &'n View,
+    lookahead: Duration,
+    end: Instant,
+}
+
+impl<P: Routed> Windows<'_, P> {
+    /// Run a thread's share of all windows; return the number of the last window.
+    ///
+    /// `also` runs the partition of the sites: after the window with the given number up to the given time, and at the
+    /// end without a time, when it has to take over the packets that were left for it.
+    fn run(
+        &self,
+        share: &mut Share<'_, P>,
+        also: &mut impl FnMut(usize, Option<Instant>),
+    ) -> usize {
+        let exchange = self.exchange;
+        let _absence = Absence(&exchange.meeting);
+        let mut window = exchange.window;
+        loop {
+            let earliest = exchange.earliest(window);
+            if earliest > self.end {
+                also(window, None);
+                for (index, partition) in share.iter_mut() {
+                    exchange.take(window, *index, partition);
+                }
+                return window;
+            }
+            // A packet sent at `earliest` arrives in another partition after this time.
+            let until = self.end.min(earliest + (self.lookahead - Duration::from_nanos(1)));
+            also(window, Some(until));
+            for (index, partition) in share.iter_mut() {
+                exchange.take(window, *index, partition);
+                while partition.next().is_some_and(|next| next <= until) {
+                    partition.visit(self.view, &mut NoSites);
+                }
+                let next = partition.next();
+                exchange.leave(window + 1, *index, partition, next);
+            }
+            window += 1;
+            exchange.meeting.wait();
+        }
+    }
+}
+
+/// Receiver of partitions without sites.
+struct NoSites;
+
+impl<P> Receiver<P> for NoSites {
+    fn receive(&mut self, _: skyhop_link::Packet<P>, _: Instant, _: &mut Partition<P>, _: &View) {
+        unreachable!("all sites are in one partition");
+    }
+}
+
+/// Work of the hosts for a packet that arrives, in crossings.
+const WORK_OF_HOSTS: u64 = 4;
+
+/// Divide the partitions of satellites among threads, so that all have about as much work. The first thread also has the
+/// sites.
+fn shares<'p, P>(
+    ground: &Partition<P>,
+    sky: &'p mut [Partition<P>],
+    threads: usize,
+) -> Vec<Share<'p, P>> {
+    let mut work = vec![0; threads];
+    work[0] = ground.crossings * WORK_OF_HOSTS;
+    let mut by_work: Share<'p, P> = (1..).zip(sky.iter_mut()).collect();
+    by_work.sort_by_key(|(index, partition)| (std::cmp::Reverse(partition.crossings), *index));
+    let mut shares: Vec<Share<'p, P>> = (0..threads).map(|_| Vec::new()).collect();
+    for (index, partition) in by_work {
+        let thread = (0..threads).min_by_key(|thread| work[*thread]).unwrap_or(0);
+        work[thread] += partition.crossings.max(1);
+        shares[thread].push((index, partition));
+    }
+    shares
+}
+
+/// Meeting point of a fixed number of threads.
+struct Meeting {
+    threads: usize,
+    arrived: AtomicUsize,
+    /// Number of the meeting.
+    held: AtomicUsize,
+    /// Whether a thread has panicked, and will not be at any further meeting.
+    is_off: AtomicBool,
+}
+
+/// Absence of a thread from all further meetings if it panics.
+struct Absence<'m>(&'m Meeting);
+
+impl Drop for Absence<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.is_off.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Looks at the meeting before a thread lets others run: windows take microseconds, but a machine may have fewer free
+/// processors than threads.
+const LOOKS: u32 = 2_000;
+
+impl Meeting {
+    fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            arrived: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            is_off: AtomicBool::new(false),
+        }
+    }
+
+    /// Wait until all threads are here. What each wrote before, all can read afterwards.
+    fn wait(&self) {
+        let held = self.held.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.held.store(held + 1, Ordering::Release);
+            return;
+        }
+        let mut looks = 0;
+        while self.held.load(Ordering::Acquire) == held {
+            assert!(
+                !self.is_off.load(Ordering::Acquire),
+                "another thread of the simulation failed"
+            );
+            looks += 1;
+            if looks < LOOKS {
+                hint::spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+    }
+}

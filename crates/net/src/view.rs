@@ -1,0 +1,76 @@
+//! What the nodes know during a step of time: routes, and the delays between satellites and sites.
+
+use skyhop_units::{Duration, Instant};
+
+/// Next hop of a packet: the number of one of the satellite's lasers, or one of [`DOWN`] and [`NO_ROUTE`].
+pub type Port = u8;
+
+/// Port of the device towards the sites.
+pub const DOWN: Port = u8::MAX - 1;
+/// Entry of a satellite that has no route to the destination.
+pub const NO_ROUTE: Port = u8::MAX;
+/// Entry of a site that has no route to the destination.
+pub const NO_SATELLITE: u32 = u32::MAX;
+
+/// Satellite in view of a site during a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Air {
+    /// The satellite.
+    pub satellite: u32,
+    /// One-way delay at the step's begin and at its end; it changes linearly.
+    pub delay: [Duration; 2],
+    /// Whether the satellite is out of view from the step's end on. Packets that are then in the air are lost.
+    pub sets: bool,
+}
+
+/// Routes and delays during a step of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Begin of the step.
+    pub from: Instant,
+    /// End of the step, at which the next one begins.
+    pub until: Instant,
+    /// Ports of the satellites: those towards site 0, then those towards site 1, …; empty for a site to which no
+    /// packets go.
+    pub ports: Vec<Box<[Port]>>,
+    /// Satellites that the sites send to: those towards site 0, then those towards site 1, ….
+    pub up: Vec<Box<[u32]>>,
+    /// Satellites in view of each site, in ascending order.
+    pub air: Vec<Vec<Air>>,
+}
+
+impl View {
+    /// The satellite in the view of a site, if it is in view.
+    #[inline]
+    pub(crate) fn air(&self, site: u32, satellite: u32) -> Option<&Air> {
+        let in_view = &self.air[site as usize];
+        let place = in_view.binary_search_by_key(&satellite, |air| air.satellite).ok()?;
+        Some(&in_view[place])
+    }
+
+    /// Delay between a site and a satellite in view, for a packet that enters the air at `now`.
+    #[inline]
+    pub(crate) fn delay(&self, air: &Air, now: Instant) -> Duration {
+        let [begin_ns, end_ns] = air.delay.map(|delay| delay.as_nanos() as i64);
+        if begin_ns == end_ns {
+            return air.delay[0];
+        }
+        // A step of a minute in which the delay changes by 100 ms, far more than in any orbit, does not overflow.
+        let lasts_ns = (self.until - self.from).as_nanos() as i64;
+        let since_ns = (now - self.from).as_nanos() as i64;
+        let change_ns = (end_ns - begin_ns) * since_ns / lasts_ns;
+        Duration::from_nanos((begin_ns + change_ns) as u64)
+    }
+
+    /// Shortest delay between a site and a satellite during the step.
+    pub(crate) fn least_delay(&self) -> Duration {
+        let delays = self.air.iter().flatten().flat_map(|air| air.delay);
+        delays.min().unwrap_or(Duration::MAX)
+    }
+}
+
+/// Source of the views, one step after the other from the run's start.
+pub trait Views {
+    /// Replace `view` by that of the next step, which begins where the last one ends.
+    fn advance(&mut self, view: &mut View);
+}

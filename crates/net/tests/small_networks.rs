@@ -1,0 +1,396 @@
+//! Random small networks: the same as a slow reference, the same on any number of threads, and no packet unaccounted
+//! for.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use skyhop_link::{DelayPiece, Limit, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
+use skyhop_model::LossReason;
+use skyhop_net::{
+    Air, DOWN, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Routed, Uplinks, View, Views,
+};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
+
+const MS: u64 = 1_000_000;
+/// Duration of a step, and number of steps.
+const STEP: u64 = 20 * MS;
+const STEPS: u64 = 10;
+/// Size on the wire of all packets: a packet takes 1 ms at 12 Mbit/s.
+const SIZE: Bytes = Bytes::new(1_500);
+
+/// A packet of the test: its number, and the site that it goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    number: u32,
+    to: u32,
+}
+
+impl Routed for Message {
+    fn destination(&self) -> u32 {
+        self.to
+    }
+}
+
+/// Packets that sites send at given times, and the packets that have arrived.
+#[derive(Debug, Default, Clone)]
+struct Sites {
+    /// Time in ns, site, packet; in the order of time.
+    sends: VecDeque<(u64, u32, Message)>,
+    arrived: Vec<(u64, Message)>,
+}
+
+impl Hosts<Message> for Sites {
+    fn next(&self) -> Option<Instant> {
+        self.sends.front().map(|(at, ..)| Instant::from_nanos(*at))
+    }
+
+    fn visit(&mut self, now: Instant, network: &mut impl Uplinks<Message>) {
+        while let Some(&(at, site, message)) = self.sends.front()
+            && at <= now.as_nanos()
+        {
+            self.sends.pop_front();
+            network.send(site, now, Packet::new(SIZE, message));
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet<Message>, now: Instant, _: &mut impl Uplinks<Message>) {
+        self.arrived.push((now.as_nanos(), packet.payload));
+    }
+}
+
+/// The network of a test case.
+#[derive(Debug, Clone)]
+struct Case {
+    layout: Layout,
+    views: Vec<View>,
+    sites: Sites,
+}
+
+/// Views of the steps that follow.
+struct Following(std::vec::IntoIter<View>);
+
+impl Views for Following {
+    fn advance(&mut self, view: &mut View) {
+        *view = self.0.next().expect("there is a view of each step");
+    }
+}
+
+fn device(delay_ns: u64, mbits: u64, queue: u64) -> LinkConfig {
+    let rate = Rate::from_bits_per_second(mbits * 1_000_000);
+    LinkConfig {
+        schedule: LinkSchedule::fixed(Duration::from_nanos(delay_ns), rate, Ratio::ZERO),
+        qdisc: QueueDiscipline::default(),
+        queue: Limit::Packets(queue),
+        seed: 1,
+    }
+}
+
+/// A laser whose delay changes during the run.
+fn laser(from: u32, to: u32, [first_ns, last_ns]: [u64; 2], mbits: u64, queue: u64) -> Laser {
+    let mut config = device(first_ns, mbits, queue);
+    let piece = |at, first, last| DelayPiece {
+        from: Instant::from_nanos(at),
+        delay: Duration::from_nanos(first),
+        delay_at_end: Duration::from_nanos(last),
+        new_route: false,
+    };
+    let end = STEP * STEPS / 2;
+    config.schedule.delay = vec![piece(0, first_ns, last_ns), piece(end, last_ns, last_ns)];
+    Laser { from, to, config }
+}
+
+prop_compose! {
+    /// A ring of satellites with random routes, views and packets.
+    fn cases()(satellites in 2_u32..7, sites in 2_u32..5)(
+        delays in prop::collection::vec(prop::array::uniform2(2 * MS..9 * MS), 2 * satellites as usize),
+        rates in prop::collection::vec(prop::sample::select(vec![3_u64, 6, 12, 24]), 32),
+        queues in prop::collection::vec(1_u64..6, 32),
+        seen in prop::collection::vec(
+            prop::collection::vec(prop::bool::weighted(0.7), (satellites * sites) as usize), STEPS as usize + 1,
+        ),
+        air in prop::collection::vec((4_u64..9).prop_map(|half_ms| half_ms * MS / 2), (satellites * sites) as usize * (STEPS as usize + 1)),
+        ports in prop::collection::vec(0_u8..12, (satellites * sites) as usize * STEPS as usize),
+        ups in prop::collection::vec(0_usize..8, (sites * sites) as usize * STEPS as usize),
+        sends in prop::collection::vec(
+            ((0..STEP * STEPS * 3 / 4 / MS).prop_map(|ms| ms * MS), 0..sites, 0..sites), 0..150,
+        ),
+        satellites in Just(satellites), sites in Just(sites),
+    ) -> Case {
+        let count = satellites as usize;
+        let mut lasers = Vec::new();
+        for from in 0..satellites {
+            for to in [(from + 1) % satellites, (from + satellites - 1) % satellites] {
+                let number = lasers.len();
+                let [delay, rate, queue] = [number % delays.len(), number % 32, (number * 7) % 32];
+                lasers.push(laser(from, to, delays[delay], rates[rate], queues[queue]));
+            }
+        }
+        lasers.sort_by_key(|laser| (laser.from, laser.to));
+        lasers.dedup_by_key(|laser| (laser.from, laser.to));
+        let lasers_of = lasers.iter().filter(|laser| laser.from == 0).count() as u8;
+        let pair = |satellite: usize, site: usize| site * count + satellite;
+        let views = (0..STEPS as usize).map(|step| {
+            let in_view = |site: usize| -> Vec<usize> {
+                (0..count).filter(|satellite| seen[step][pair(*satellite, site)]).collect()
+            };
+            let of_site = |site: usize| -> Vec<Air> {
+                in_view(site).into_iter().map(|satellite| {
+                    let place = |step: usize| {
+                        Duration::from_nanos(air[step * count * sites as usize + pair(satellite, site)])
+                    };
+                    Air {
+                        satellite: satellite as u32,
+                        delay: [place(step), place(step + 1)],
+                        sets: !seen[step + 1][pair(satellite, site)],
+                    }
+                }).collect()
+            };
+            let port = |site: usize, satellite: usize| {
+                let drawn = ports[(step * sites as usize + site) * count + satellite];
+                match drawn {
+                    0 => NO_ROUTE,
+                    1..6 if seen[step][pair(satellite, site)] => DOWN,
+                    other => other % lasers_of,
+                }
+            };
+            let up = |to: usize, from: usize| {
+                let choices = in_view(from);
+                let drawn = ups[(step * sites as usize + to) * sites as usize + from];
+                if choices.is_empty() { NO_SATELLITE } else { choices[drawn % choices.len()] as u32 }
+            };
+            View {
+                from: Instant::from_nanos(step as u64 * STEP),
+                until: Instant::from_nanos((step as u64 + 1) * STEP),
+                ports: (0..sites as usize).map(|site| (0..count).map(|s| port(site, s)).collect()).collect(),
+                up: (0..sites as usize).map(|to| (0..sites as usize).map(|from| up(to, from)).collect()).collect(),
+                air: (0..sites as usize).map(of_site).collect(),
+            }
+        }).collect();
+        let mut sends = sends;
+        sends.sort();
+        let sends = (0..).zip(sends).map(|(number, (at, site, to))| (at, site, Message { number, to }));
+        Case {
+            layout: Layout {
+                satellites, sites, lasers,
+                down: (0..count).map(|s| device(0, rates[s], queues[s])).collect(),
+                up: (0..sites as usize).map(|s| device(0, rates[31 - s], queues[31 - s])).collect(),
+            },
+            views,
+            sites: Sites { sends: sends.collect(), arrived: Vec::new() },
+        }
+    }
+}
+
+/// Result of a run: arrivals, losses by packet with time and reason, packets that are still under way.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    arrived: Vec<(u64, Message)>,
+    lost: BTreeMap<Message, (u64, LossReason)>,
+    crossings: u64,
+}
+
+fn run(case: &Case, threads: usize) -> (Outcome, u64) {
+    let mut views = case.views.clone().into_iter();
+    let first = views.next().unwrap();
+    let layout = Arc::new(case.layout.clone());
+    let hosts = case.sites.clone();
+    let mut network = Network::new(layout, hosts, (first, Following(views)), threads).unwrap();
+    let mut lost = BTreeMap::new();
+    // Some calls end within a step, others at its end.
+    for until in (1..STEP * STEPS).step_by(7_777_777).chain([STEP * STEPS - 1]) {
+        network.run_until(Instant::from_nanos(until));
+        for one in network.take_lost() {
+            let before =
+                lost.insert(one.drop.packet.payload, (one.drop.at.as_nanos(), one.drop.reason));
+            assert_eq!(before, None, "a packet is lost once");
+        }
+    }
+    let stats = network.stats();
+    let inside: u64 = stats.iter().map(|one| one.backlog_packets + one.underway_packets).sum();
+    let inside = inside + network.in_air();
+    let crossings = network.crossings();
+    let arrived = std::mem::take(&mut network.hosts().arrived);
+    (Outcome { arrived, lost, crossings }, inside)
+}
+
+/// Slow reference: one queue of events, in which every packet has its own.
+struct Reference<'c> {
+    case: &'c Case,
+    /// Time, component, number of the event; then what happens.
+    events: BinaryHeap<Reverse<(u64, usize, u64, Message, Place)>>,
+    scheduled: u64,
+    /// End of the last transmission of each device, and the begins of the transmissions of its waiting packets.
+    free: Vec<u64>,
+    waiting: Vec<VecDeque<u64>>,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Leaves the air device of a node.
+    Leaves(u32),
+    /// Arrives at a node, over a laser or through the air (from a node).
+    Arrives { node: u32, from: u32 },
+}
+
+impl<'c> Reference<'c> {
+    fn run(case: &'c Case) -> Outcome {
+        let devices = case.layout.devices();
+        let outcome = Outcome { arrived: Vec::new(), lost: BTreeMap::new(), crossings: 0 };
+        let (free, waiting) = (vec![0; devices], vec![VecDeque::new(); devices]);
+        let mut of = Self { case, events: BinaryHeap::new(), scheduled: 0, free, waiting, outcome };
+        let mut sends = case.sites.sends.clone();
+        let end = STEP * STEPS - 1;
+        loop {
+            let event = of.events.peek().map(|Reverse((at, ..))| *at);
+            let send = sends.front().map(|(at, ..)| *at);
+            match (event, send) {
+                (Some(event), send) if event <= end && send.is_none_or(|send| event <= send) => {
+                    of.event()
+                }
+                (_, Some(send)) if send <= end => {
+                    let (at, site, message) = sends.pop_front().unwrap();
+                    of.enqueue(case.layout.air_device(case.layout.satellites + site), at, message);
+                }
+                _ => break,
+            }
+        }
+        of.outcome
+    }
+
+    fn view(&self, at: u64) -> &'c View {
+        &self.case.views[(at / STEP) as usize]
+    }
+
+    fn schedule(&mut self, at: u64, component: usize, message: Message, place: Place) {
+        self.events.push(Reverse((at, component, self.scheduled, message, place)));
+        self.scheduled += 1;
+    }
+
+    fn event(&mut self) {
+        let Reverse((at, _, _, message, place)) = self.events.pop().unwrap();
+        match place {
+            Place::Leaves(node) => self.leave(node, at, message),
+            Place::Arrives { node, .. } => {
+                self.outcome.crossings += 1;
+                if node < self.case.layout.satellites {
+                    self.forward(node, at, message);
+                } else {
+                    self.outcome.arrived.push((at, message));
+                }
+            }
+        }
+    }
+
+    fn forward(&mut self, satellite: u32, at: u64, message: Message) {
+        let device = match self.view(at).ports[message.to as usize][satellite as usize] {
+            NO_ROUTE => return self.lose(at, message, LossReason::Outage),
+            DOWN => self.case.layout.air_device(satellite),
+            port => {
+                let lasers = self.case.layout.lasers.iter().enumerate();
+                let own: Vec<usize> = lasers
+                    .filter(|(_, laser)| laser.from == satellite)
+                    .map(|(number, _)| number)
+                    .collect();
+                own[usize::from(port)]
+            }
+        };
+        self.enqueue(device, at, message);
+    }
+
+    fn enqueue(&mut self, device: usize, at: u64, message: Message) {
+        let layout = &self.case.layout;
+        let (config, node) = match device.checked_sub(layout.lasers.len()) {
+            None => (&layout.lasers[device].config, 0),
+            Some(node) if node < layout.satellites as usize => (&layout.down[node], node),
+            Some(node) => (&layout.up[node - layout.satellites as usize], node),
+        };
+        let begun = |begins: &u64| *begins <= at;
+        while self.waiting[device].front().is_some_and(begun) {
+            self.waiting[device].pop_front();
+        }
+        let Limit::Packets(room) = config.queue else { panic!("queues count packets") };
+        if self.waiting[device].len() as u64 == room {
+            return self.lose(at, message, LossReason::Queue);
+        }
+        let begins = at.max(self.free[device]);
+        let bits_per_ms = config.schedule.rate[0].value.bits_per_second() / 1_000;
+        let ends = begins + SIZE.as_u64() * 8 * MS / bits_per_ms;
+        self.free[device] = ends;
+        if begins > at {
+            self.waiting[device].push_back(begins);
+        }
+        if device >= layout.lasers.len() {
+            return self.schedule(ends, device, message, Place::Leaves(node as u32));
+        }
+        let laser = &layout.lasers[device];
+        let [first, last] =
+            [0, 1].map(|piece| config.schedule.delay[piece].delay.as_nanos() as i64);
+        let half = (STEP * STEPS / 2) as i64;
+        let delay =
+            if (ends as i64) < half { first + (last - first) * ends as i64 / half } else { last };
+        let place = Place::Arrives { node: laser.to, from: laser.from };
+        self.schedule(ends + delay as u64, layout.devices() + device, message, place);
+    }
+
+    fn leave(&mut self, node: u32, at: u64, message: Message) {
+        let (view, layout) = (self.view(at), &self.case.layout);
+        let (satellite, site, to) = if node < layout.satellites {
+            (node, message.to, layout.satellites + message.to)
+        } else {
+            let site = node - layout.satellites;
+            let satellite = view.up[message.to as usize][site as usize];
+            (satellite, site, satellite)
+        };
+        if satellite == NO_SATELLITE {
+            return self.lose(at, message, LossReason::Outage);
+        }
+        let Some(air) = view.air[site as usize].iter().find(|air| air.satellite == satellite)
+        else {
+            return match view.ports[message.to as usize][satellite as usize] {
+                NO_ROUTE | DOWN => self.lose(at, message, LossReason::Outage),
+                _ => self.forward(satellite, at, message),
+            };
+        };
+        let [first, last] = air.delay.map(|delay| delay.as_nanos() as i64);
+        let delay = first + (last - first) * (at - view.from.as_nanos()) as i64 / STEP as i64;
+        let arrives = at + delay as u64;
+        if air.sets && arrives > view.until.as_nanos() {
+            return self.lose(view.until.as_nanos(), message, LossReason::Dismantled);
+        }
+        let component = layout.devices() + layout.lasers.len() + to as usize;
+        // Packets that arrive at a node through the air at the same time are ordered by where they come from.
+        let place = Place::Arrives { node: to, from: node };
+        self.events.push(Reverse((
+            arrives,
+            component,
+            (u64::from(node) << 40) | self.scheduled,
+            message,
+            place,
+        )));
+        self.scheduled += 1;
+    }
+
+    fn lose(&mut self, at: u64, message: Message, reason: LossReason) {
+        self.outcome.lost.insert(message, (at, reason));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn packets_do_as_in_a_slow_reference(case in cases()) {
+        let (outcome, inside) = run(&case, 1);
+        prop_assert_eq!(&outcome, &Reference::run(&case));
+        let all = outcome.arrived.len() as u64 + outcome.lost.len() as u64 + inside;
+        prop_assert_eq!(all, case.sites.sends.len() as u64);
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_nothing(case in cases(), threads in 2_usize..5) {
+        prop_assert_eq!(run(&case, threads), run(&case, 1));
+    }
+}

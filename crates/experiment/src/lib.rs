@@ -12,8 +12,10 @@ use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
+mod network;
 mod seed;
 
+pub use network::{HopPlan, NetworkPlan};
 pub use seed::seed_for;
 
 /// Everything that an engine runs. An experiment needs no files except those of the user's congestion controls. It can
@@ -26,6 +28,9 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// All links; routes and results refer to them by their index.
     pub links: Vec<LinkPlan>,
+    /// Whole network, in place of `links`; `None` for a path and further links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkPlan>,
     /// Flows with ascending ids; a `[[flow]]` with `count = n` gives n flows.
     pub flows: Vec<FlowPlan>,
     /// TCP settings of the hosts, for flows that do not override them.
@@ -148,8 +153,11 @@ pub struct FlowPlan {
     pub start: Instant,
     /// Time at which the flow stops sending.
     pub stop: Instant,
-    /// Routes by time; the first holds from the run's start.
+    /// Routes by time; the first holds from the run's start. Empty in a network.
     pub routes: Vec<Route>,
+    /// Sites of the client and of the server in a network; `None` elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<[u32; 2]>,
     /// Constant round-trip time in addition to that of the links.
     pub extra_rtt: Duration,
     /// DSCP of its packets, in both directions.
@@ -164,8 +172,11 @@ impl Experiment {
         self.links.iter().position(|link| link.name == PATH_LINK).unwrap_or(0) as u16
     }
 
-    /// Path of `[path]`, which announcements are about.
+    /// Path of `[path]`, which announcements are about; in a network, a path without delay.
     pub fn path(&self) -> &PathTrace {
+        if let Some(network) = &self.network {
+            return &network.trace;
+        }
         &self.links[usize::from(self.path_link())].trace
     }
 

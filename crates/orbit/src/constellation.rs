@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use skyhop_model::{line_at, one_line, with_hint};
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
@@ -13,7 +13,7 @@ use crate::{ElementSet, RecordReport};
 const MOST_SATELLITES: u64 = 1_000_000;
 
 /// Set of satellites: in shells, in geostationary orbit, or with an element set each.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constellation {
     /// Name of the file without its suffix.
@@ -66,7 +66,7 @@ pub struct Constellation {
 }
 
 /// Propagator of the satellites of shells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Propagator {
     /// Circular orbits with the secular drift of J2 and J4.
@@ -77,7 +77,7 @@ pub enum Propagator {
 }
 
 /// Satellite at a fixed longitude above the equator.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geostationary {
     /// Name of the satellite.
@@ -87,7 +87,7 @@ pub struct Geostationary {
 }
 
 /// Walker pattern: circular orbits in evenly spaced planes (Walker 1984).
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shell {
     /// Number of orbital planes.
@@ -164,6 +164,35 @@ pub enum ConstellationError {
         /// Range of valid values.
         expected: &'static str,
     },
+}
+
+/// Serde format of a constellation with its name and its element sets, which are not in its file.
+pub mod whole {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Constellation;
+    use crate::{ElementSet, MeanElements};
+
+    #[derive(Serialize, Deserialize)]
+    struct Whole {
+        name: String,
+        file: Constellation,
+        element_sets: Vec<MeanElements>,
+    }
+
+    /// Write the constellation.
+    pub fn serialize<S: Serializer>(of: &Constellation, to: S) -> Result<S::Ok, S::Error> {
+        let element_sets = of.element_sets.iter().map(|set| set.elements().clone()).collect();
+        Whole { name: of.name.clone(), file: of.clone(), element_sets }.serialize(to)
+    }
+
+    /// Read the constellation.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Constellation, D::Error> {
+        let Whole { name, file, element_sets } = Whole::deserialize(from)?;
+        let sets = element_sets.into_iter().map(ElementSet::new).collect::<Result<_, _>>();
+        Ok(Constellation { name, element_sets: sets.map_err(D::Error::custom)?, ..file })
+    }
 }
 
 impl Constellation {

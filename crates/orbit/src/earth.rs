@@ -1,5 +1,7 @@
 //! Models of the Earth: its shape, places on it, and the direction and distance from them to satellites.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{EarthRotation, LIGHT_M_PER_S, SecularRates, Vec3};
 
 /// Equatorial radius and flattening of WGS84.
@@ -12,7 +14,7 @@ const POLAR_RADIUS_M: f64 = EQUATORIAL_RADIUS_M * (1.0 - FLATTENING);
 const LEOEM_RADIUS_M: f64 = 6_371_000.0;
 
 /// Place in geodetic coordinates on WGS84.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Geodetic {
     /// Latitude in degrees, north positive.
     pub latitude_deg: f64,

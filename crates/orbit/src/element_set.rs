@@ -1,12 +1,13 @@
 //! Mean elements of one satellite, propagated with SGP4.
 
+use serde::{Deserialize, Serialize};
 use skyhop_units::UtcInstant;
 use thiserror::Error;
 
 use crate::Vec3;
 
 /// Mean elements of a satellite's orbit at its epoch: the numbers of a TLE or an OMM.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeanElements {
     /// Name of the satellite; empty if the file has none.
     pub name: String,

@@ -12,7 +12,7 @@
 //! is 50 us of one-way delay at most. The rotation from inertial to earth-fixed axes uses GMST of 1982
 //! with UT1 = UTC (up to 0.9 s, 0.4 km on the ground) and no polar motion (10 m).
 
-mod constellation;
+pub mod constellation;
 mod earth;
 mod element_file;
 mod element_set;

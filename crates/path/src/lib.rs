@@ -13,6 +13,7 @@ pub mod handover;
 pub mod import;
 mod jitter;
 mod mirror;
+pub mod network;
 mod outage;
 mod request;
 pub mod route;

@@ -1,5 +1,6 @@
 //! Request for the computation of a path.
 
+use serde::{Deserialize, Serialize};
 use skyhop_model::{Compat, Relay, UnknownName};
 use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_units::{Duration, Length, UtcInstant};
@@ -47,7 +48,7 @@ pub struct PathRequest {
 }
 
 /// Rarely used options of a path.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathOptions {
     /// Whether inter-satellite links join the last plane of a shell to the first.
     pub isl_seam: bool,
@@ -64,7 +65,7 @@ pub struct PathOptions {
 }
 
 /// Equally spaced times in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UtcGrid {
     /// Time between two grid times.
     pub period: Duration,
@@ -113,7 +114,7 @@ impl Default for PathOptions {
 }
 
 /// Named place on the ground.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     /// Name of the place in messages and path files.
     pub name: String,

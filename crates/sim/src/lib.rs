@@ -4,7 +4,7 @@
 
 mod access;
 mod ack_timer;
-mod calendar;
+
 mod controllers;
 mod datagrams;
 mod departure;

@@ -13,7 +13,6 @@ use skyhop_record::EventRow;
 use skyhop_units::Instant;
 
 use crate::access::Access;
-use crate::calendar::Calendar;
 use crate::departure::Departure;
 use crate::flow::{Flow, InFlight, Kind, Message, Packet, component, routes, traffic};
 use crate::order::seeded_in_order;
@@ -21,6 +20,7 @@ use crate::sampler::loss_row;
 use crate::session::ExternalPolicy;
 use crate::signal::{Signal, phase_rows};
 use crate::tcp_flow::TcpFlow;
+use skyhop_net::Calendar;
 
 /// Largest number of visits between two checks for interruption. So many visits take a fraction of a second.
 const MAX_VISITS: u32 = 1_000_000;

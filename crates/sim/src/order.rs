@@ -25,7 +25,7 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
 
 /// Text of all properties of a flow except its number, congestion control, ECN, DSCP and host settings.
 fn identity_but_cc(plan: &FlowPlan) -> String {
-    let FlowPlan { id: _, from, start, stop, routes, extra_rtt, dscp: _, traffic } = plan;
+    let FlowPlan { id: _, from, start, stop, routes, sites, extra_rtt, dscp: _, traffic } = plan;
     let sends = match traffic {
         Traffic::Tcp {
             cc: _,
@@ -51,7 +51,8 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
         .map(|Route { from, links }| format!("Way {{ from: {from:?}, links: {links:?} }}"))
         .collect();
     let ways = ways.join(", ");
-    format!("({start:?}, {stop:?}, {from:?}, [{ways}], {extra_rtt:?}) {sends}")
+    let sites = sites.map(|sites| format!(", {sites:?}")).unwrap_or_default();
+    format!("({start:?}, {stop:?}, {from:?}, [{ways}], {extra_rtt:?}{sites}) {sends}")
 }
 
 /// Text of the socket options that enter the seed.
@@ -82,6 +83,7 @@ mod tests {
             start: Instant::START + Duration::from_millis(start_ms),
             stop: Instant::START + Duration::from_secs(10),
             routes: vec![Route { from: Instant::START, links: vec![0] }],
+            sites: None,
             extra_rtt: Duration::ZERO,
             dscp: Dscp::default(),
             traffic,

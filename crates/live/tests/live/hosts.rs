@@ -113,6 +113,7 @@ fn a_window_is_no_smaller_than_what_was_asked_for() {
     let answers = r#"{"kind": "request-response", "response": "10 kB", "think": "10 s"}"#;
     let greatest = |options| {
         let experiment = Experiment {
+            network: None,
             sample: ms(10),
             duration: ms(700),
             ..with_options(Some(answers), options)

@@ -41,6 +41,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
         seed: 1,
     };
     Experiment {
+        network: None,
         force_size: false,
         scenario: serde_json::Value::Null,
         notes: Vec::new(),
@@ -126,6 +127,7 @@ fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
         start: Instant::START,
         stop: Instant::NEVER,
         routes: vec![Route { from: Instant::START, links: vec![0] }],
+        sites: None,
         extra_rtt: Duration::ZERO,
         dscp: Dscp::default(),
         traffic,

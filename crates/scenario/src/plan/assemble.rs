@@ -76,6 +76,7 @@ impl NamedScenario {
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,
             links,
+            network: None,
             flows,
             tcp: scenario.tcp.values(),
             duration: run.duration,

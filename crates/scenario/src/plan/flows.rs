@@ -57,6 +57,7 @@ impl NamedScenario {
                 start: self.start_of(id, flow),
                 stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
                 routes: self.routes_of(entry, flow, path_links),
+                sites: None,
                 extra_rtt: flow.common.extra_rtt,
                 dscp: flow.common.dscp,
                 traffic: self.traffic_of(entry, flow)?,

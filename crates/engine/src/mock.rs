@@ -108,6 +108,7 @@ fn flow_end(state: &FlowState) -> FlowEnd {
         retransmits: state.retransmits,
         sent_packets: state.received.as_u64() / 1_448,
         completed: None,
+        base_rtt: None,
     }
 }
 

@@ -29,7 +29,7 @@ fn short_path(experiment: &Experiment) -> Option<String> {
 /// differs by more than 10 %.
 fn queue_of_longer_path(experiment: &Experiment) -> Option<String> {
     let (path, duration) = (experiment.path(), experiment.duration);
-    let queues = &experiment.links[usize::from(experiment.path_link())].queues;
+    let queues = &experiment.links.get(usize::from(experiment.path_link()))?.queues;
     let in_bdp = queues.iter().find(|queue| queue.base_rtt_us.is_some())?;
     let covered = Duration::from_nanos(path.header.period_ns.unwrap_or(path.header.duration_ns));
     let whole = path.whole_mean_base_rtt();

@@ -188,6 +188,19 @@ impl Experiment {
         }
     }
 
+    /// Number of links.
+    pub fn link_count(&self) -> usize {
+        self.network.as_ref().map_or(self.links.len(), NetworkPlan::link_count)
+    }
+
+    /// Names of all links, by their number.
+    pub fn link_names(&self) -> Vec<String> {
+        match &self.network {
+            Some(network) => network.link_names(),
+            None => self.links.iter().map(|link| link.name.clone()).collect(),
+        }
+    }
+
     /// Mean round-trip time of a flow without queueing, from `start` to `stop`.
     pub fn mean_base_rtt(&self, flow: &FlowPlan, start: Instant, stop: Instant) -> Duration {
         flow.mean_base_rtt(|link| &self.links[usize::from(link)].trace, start, stop)
@@ -223,16 +236,22 @@ impl FlowPlan {
         }
     }
 
+    /// Constant delay of packets to the client or the server, behind all links: half of the extra RTT, rounded down to a
+    /// nanosecond towards the server; `None` without one.
+    pub fn delay_to(&self, side: Side) -> Option<Duration> {
+        let there = self.extra_rtt / 2;
+        let half = if side == Side::Server { there } else { self.extra_rtt - there };
+        (self.extra_rtt > Duration::ZERO).then_some(half)
+    }
+
     /// Routes of packets to the client or the server, with the times from which they hold; `index` returns the router's
-    /// index of a link. Half of the extra RTT follows the last link: rounded down to a nanosecond towards the server.
+    /// index of a link. The delay of [`Self::delay_to`] follows the last link.
     pub fn routes_to(
         &self,
         side: Side,
         index: impl Fn(u16) -> usize,
     ) -> impl Iterator<Item = (Instant, LinkRoute)> {
-        let there = self.extra_rtt / 2;
-        let half = if side == Side::Server { there } else { self.extra_rtt - there };
-        let delay = (self.extra_rtt > Duration::ZERO).then_some(half);
+        let delay = self.delay_to(side);
         let direction = self.direction_to(side);
         self.routes.iter().map(move |route| {
             let mut links: Vec<usize> = route.links.iter().map(|link| index(*link)).collect();

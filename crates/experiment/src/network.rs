@@ -67,6 +67,12 @@ impl NetworkPlan {
         ends.filter(|(from, to)| from < to)
     }
 
+    /// Number of links.
+    pub fn link_count(&self) -> usize {
+        let ground = self.satellites() as usize + self.request.sites.len();
+        self.laser_links().count() + ground
+    }
+
     /// Names of the links, by their number.
     pub fn link_names(&self) -> Vec<String> {
         let lasers = self.laser_links().map(|(from, to)| format!("satellite {from} - {to}"));

@@ -30,7 +30,7 @@ pub enum Step {
 }
 
 /// Place of a packet on its route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hop(u32);
 
 impl Routes {

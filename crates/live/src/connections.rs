@@ -311,6 +311,7 @@ impl Connection {
                 retransmits: info.retransmits.into(),
                 sent_packets: info.data_segments_sent.into(),
                 completed: None,
+                base_rtt: None,
             },
             start: self.since.min(run_end),
             cc: socket

@@ -23,6 +23,7 @@ pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -
         retransmits: last.retransmits,
         sent_packets: last.data_segments_sent,
         completed,
+        base_rtt: None,
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Lost<P> {
     pub device: u32,
     /// Time, reason and packet.
     pub drop: Drop<P>,
+    /// Whether the device's counters include the loss: not if there was no route, or the satellite has set.
+    pub in_link: bool,
 }
 
 /// Satellites and sites with their devices, and the flows between the sites.
@@ -82,7 +84,12 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
     }
 
     /// Hosts at the sites.
-    pub fn hosts(&mut self) -> &mut H {
+    pub const fn hosts(&self) -> &H {
+        &self.hosts
+    }
+
+    /// Hosts at the sites, to change them between calls of [`Self::run_until`].
+    pub const fn hosts_mut(&mut self) -> &mut H {
         &mut self.hosts
     }
 
@@ -95,6 +102,20 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
         // A partition's losses at one device are in order, and the sort is stable.
         lost.sort_by_key(|lost| (lost.drop.at, lost.device));
         lost
+    }
+
+    /// Return the flows of the packets marked since the last call, one entry per packet.
+    pub fn take_marked(&mut self) -> Vec<u32> {
+        let mut marked = std::mem::take(&mut self.ground.marked);
+        for partition in &mut self.sky {
+            marked.append(&mut partition.marked);
+        }
+        marked
+    }
+
+    /// Source of the views.
+    pub fn views(&self) -> &V {
+        &self.views
     }
 
     /// Counters of all devices up to the end of the last [`Self::run_until`], by the number of the device.

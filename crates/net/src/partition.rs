@@ -71,6 +71,8 @@ pub(crate) struct Partition<P> {
     outboxes: Vec<Vec<Transfer<P>>>,
     /// Packets lost since they were last taken.
     pub(crate) lost: Vec<Lost<P>>,
+    /// Flows of the packets marked since they were last taken.
+    pub(crate) marked: Vec<u32>,
     /// Packets that have arrived at a node so far.
     pub(crate) crossings: u64,
 }
@@ -110,6 +112,7 @@ impl<P: Routed> Partition<P> {
             in_air: nodes.iter().map(|_| InAir::new()).collect(),
             outboxes: (0..fleet.partitions).map(|_| Vec::new()).collect(),
             lost: Vec::new(),
+            marked: Vec::new(),
             crossings: 0,
             layout: Arc::clone(layout),
             fleet: Arc::clone(fleet),
@@ -267,6 +270,7 @@ impl<P: Routed> Partition<P> {
             return self.lost.push(Lost {
                 device: device as u32,
                 drop: Drop { at: view.until, reason: LossReason::Dismantled, packet },
+                in_link: false,
             });
         }
         self.carry(at, Way::Air { from: node, to }, packet);
@@ -340,15 +344,15 @@ impl<P: Routed> Partition<P> {
     #[cold]
     fn lose(&mut self, device: usize, packet: Packet<P>, now: Instant) {
         let drop = Drop { at: now, reason: LossReason::Outage, packet };
-        self.lost.push(Lost { device: device as u32, drop });
+        self.lost.push(Lost { device: device as u32, drop, in_link: false });
     }
 
     #[cold]
     fn take_drops(&mut self, place: usize) {
         let device = self.device_numbers[place];
         let drops = self.devices[place].take_drops();
-        self.lost.extend(drops.into_iter().map(|drop| Lost { device, drop }));
-        self.devices[place].take_marks();
+        self.lost.extend(drops.into_iter().map(|drop| Lost { device, drop, in_link: true }));
+        self.marked.append(&mut self.devices[place].take_marks());
     }
 
     /// Bring the counters of all devices up to `now`, after all events up to that time.

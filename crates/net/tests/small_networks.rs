@@ -211,7 +211,7 @@ fn run(case: &Case, threads: usize) -> (Outcome, u64) {
     let inside: u64 = stats.iter().map(|one| one.backlog_packets + one.underway_packets).sum();
     let inside = inside + network.in_air();
     let crossings = network.crossings();
-    let arrived = std::mem::take(&mut network.hosts().arrived);
+    let arrived = std::mem::take(&mut network.hosts_mut().arrived);
     (Outcome { arrived, lost, crossings }, inside)
 }
 

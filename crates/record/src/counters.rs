@@ -78,6 +78,8 @@ pub struct FlowEnd {
     pub sent_packets: u64,
     /// Arrival of a finite transfer's last byte.
     pub completed: Option<Instant>,
+    /// Mean RTT without queueing over the flow's lifetime; `None` if the experiment's links say it.
+    pub base_rtt: Option<Duration>,
 }
 
 /// One direction of a program's connection at its end; such a flow is not part of the experiment.

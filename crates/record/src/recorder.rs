@@ -5,7 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan, QueueSize};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, QueueSize};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End, without_numbers};
 use skyhop_units::{Bytes, Duration, Instant};
@@ -117,7 +117,7 @@ impl<'r> Recorder<'r> {
         engine: &'static str,
         sink: &'r mut dyn Sink,
     ) -> Result<Self, FileError> {
-        let links: Vec<String> = experiment.links.iter().map(|link| link.name.clone()).collect();
+        let links = experiment.link_names();
         let mut planned = planned_rows(experiment);
         planned.reverse();
         let recorder = Self {
@@ -161,8 +161,11 @@ impl<'r> Recorder<'r> {
         });
         let flow_rows: Vec<FlowSample> = rows.collect();
         let directions = self.links.iter_mut().zip(links).enumerate();
+        let rows = directions.map(|(index, (link, stats))| link.sample(at, index, stats));
+        // A network has thousands of links, of which few carry anything.
+        let is_network = self.experiment.network.is_some();
         let link_rows: Vec<LinkSample> =
-            directions.map(|(index, (link, stats))| link.sample(at, index, stats)).collect();
+            rows.filter(|row| !is_network || row.has_content()).collect();
         self.sampled = at;
         self.write_rows(Piece::Flows, flow_rows)?;
         self.write_rows(Piece::Link, link_rows)?;
@@ -232,7 +235,7 @@ impl<'r> Recorder<'r> {
         let Ok(place) = flows.binary_search_by_key(&end.id, |plan| plan.id) else { return };
         let plan = &flows[place];
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
-        let base_rtt = self.base_rtt(plan, end.at);
+        let base_rtt = end.base_rtt.unwrap_or_else(|| self.base_rtt(plan, end.at));
         let cc = skyhop_model::cc_label(plan.cc().unwrap_or_default()).to_owned();
         self.ended.push(account.summary(cc, plan.start, base_rtt, end));
     }
@@ -327,8 +330,6 @@ impl<'r> Recorder<'r> {
         if !self.counts_marks {
             flows.iter_mut().for_each(|flow| flow.marks = None);
         }
-        let path_link = self.experiment.path_link();
-        let others = (0..).zip(&self.experiment.links).filter(|(number, _)| *number != path_link);
         Summary {
             schema: SCHEMA_VERSION,
             engine: self.engine.to_owned(),
@@ -339,10 +340,8 @@ impl<'r> Recorder<'r> {
             flows,
             probes: self.probes.iter_mut().map(|(id, probe)| probe.summary(*id)).collect(),
             apps: self.apps.iter_mut().map(|(id, app)| app.summary(*id)).collect(),
-            link: self.link_summary(path_link, conclusion.at),
-            links: others
-                .map(|(number, link)| (link.name.clone(), self.link_summary(number, conclusion.at)))
-                .collect(),
+            link: self.path_summary(conclusion.at),
+            links: self.other_summaries(conclusion.at),
             handovers: handovers(self.experiment.path(), conclusion.at),
             blind: conclusion.grid.map(grid_summary),
             lateness_us: conclusion.lateness_us,
@@ -351,21 +350,61 @@ impl<'r> Recorder<'r> {
         }
     }
 
+    /// Summary of the path's link; without numbers in a network.
+    fn path_summary(&self, end: Instant) -> LinkSummary {
+        let path_link = usize::from(self.experiment.path_link());
+        self.experiment.links.get(path_link).map_or_else(LinkSummary::default, |plan| {
+            let schedules = [&plan.forward.schedule, &plan.back.schedule];
+            self.link_summary(path_link as u16, (schedules, &plan.queues), end)
+        })
+    }
+
+    /// Summaries of the other links, by name; in a network, of those that have carried something.
+    fn other_summaries(&self, end: Instant) -> BTreeMap<String, LinkSummary> {
+        if let Some(network) = &self.experiment.network {
+            let links = (0..).zip(network.link_names()).filter(|(link, _)| self.has_carried(*link));
+            let summary = |(link, name): (u16, String)| {
+                let hop = network.hop(usize::from(link));
+                let queues = [hop.queue.clone(), hop.queue.clone()];
+                let schedules = [&hop.config.schedule; 2];
+                (name, self.link_summary(link, (schedules, &queues), end))
+            };
+            return links.map(summary).collect();
+        }
+        let path_link = self.experiment.path_link();
+        let others = (0..).zip(&self.experiment.links).filter(|(number, _)| *number != path_link);
+        let summary = |(number, link): (u16, &LinkPlan)| {
+            let schedules = [&link.forward.schedule, &link.back.schedule];
+            (link.name.clone(), self.link_summary(number, (schedules, &link.queues), end))
+        };
+        others.map(summary).collect()
+    }
+
+    /// Whether a packet has entered a link.
+    fn has_carried(&self, link: u16) -> bool {
+        let both = &self.links[2 * usize::from(link)..][..2];
+        both.iter().any(|account| account.last.enqueued_packets > 0 || account.last.drops.total() > 0)
+    }
+
     /// Summary of a link: utilisation and backlog, with the drops and marks of both directions.
-    fn link_summary(&self, link: u16, end: Instant) -> LinkSummary {
-        let plan = &self.experiment.links[usize::from(link)];
+    fn link_summary(
+        &self,
+        link: u16,
+        (schedules, queues): ([&LinkSchedule; 2], &[QueueSize; 2]),
+        end: Instant,
+    ) -> LinkSummary {
         let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
         let used = |account: &LinkAccount, schedule: &LinkSchedule| {
             let allowed_bytes = schedule.bytes_until(end);
             let share = account.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
             if allowed_bytes > 0.0 { share } else { 0.0 }
         };
-        let [queue, queue_back] = plan.queues.clone();
+        let [queue, queue_back] = queues.clone();
         LinkSummary {
             queue,
             queue_back,
-            utilisation: used(forward, &plan.forward.schedule),
-            utilisation_back: used(back, &plan.back.schedule),
+            utilisation: used(forward, schedules[0]),
+            utilisation_back: used(back, schedules[1]),
             backlog_mean_bytes: forward.backlog_sum.checked_div(forward.samples).unwrap_or(0),
             drops: forward.last.drops.plus(back.last.drops),
             marks: forward.last.marks + back.last.marks,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use skyhop_app::Transaction;
 use skyhop_experiment::QueueSize;
 use skyhop_model::{
-    CongestionState, Direction, Drops, End, EventKind, LossReason, PathEventKind, PhaseKind,
+    CongestionState, Counts as _, Direction, Drops, End, EventKind, LossReason, PathEventKind, PhaseKind,
 };
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
@@ -63,6 +63,13 @@ pub struct LinkSample {
     pub drops: Drops,
     /// Packets that the queue marked (ECN) during the interval.
     pub marks: i64,
+}
+
+impl LinkSample {
+    /// Whether the link carried, lost, marked or held anything.
+    pub(crate) fn has_content(&self) -> bool {
+        self.delivered_bytes + self.backlog_bytes + self.marks > 0 || self.drops.total() > 0
+    }
 }
 
 /// Event at one time of the run.

@@ -9,6 +9,12 @@ use std::cell::Cell;
 
 use crate::flow::{InFlight, Message, traffic};
 
+/// Packet sink of one end of a flow, which is told the number of the connection that sends.
+pub(crate) trait Departs: PacketSink {
+    /// Note the number of the connection whose packets follow.
+    fn set_connection(&mut self, number: u32);
+}
+
 /// Packet sink of one end, which enqueues packets in the first link of the route.
 pub(crate) struct Departure<'n> {
     routes: &'n Routes,
@@ -19,7 +25,7 @@ pub(crate) struct Departure<'n> {
     tos: u8,
     now: Instant,
     /// Number of the connection that sends.
-    pub(crate) connection: u32,
+    connection: u32,
     /// Link that packets have entered and their place behind it, if any were sent.
     pub(crate) first: Option<(usize, Hop)>,
 }
@@ -43,6 +49,13 @@ impl<'n> Departure<'n> {
             Step::Link(link) => (link, hop),
             Step::End(_) => unreachable!("a route has links"),
         }
+    }
+}
+
+impl Departs for Departure<'_> {
+    #[inline(always)]
+    fn set_connection(&mut self, number: u32) {
+        self.connection = number;
     }
 }
 

@@ -59,7 +59,7 @@ impl InFlight {
 
 impl Message {
     /// ECN bits that the sender gave the packet.
-    fn ecn(&self) -> Ecn {
+    pub(crate) fn ecn(&self) -> Ecn {
         match self {
             Self::Tcp(packet) => packet.ecn(),
             Self::Udp(_) => Ecn::NotEct,
@@ -75,7 +75,7 @@ impl Message {
     }
 
     /// Size of the IP packet in bytes.
-    fn ip_size(&self) -> Bytes {
+    pub(crate) fn ip_size(&self) -> Bytes {
         match self {
             Self::Tcp(packet) => packet.ip_size(),
             Self::Udp(datagram) => datagram.size + UDP_HEADERS,

@@ -16,7 +16,6 @@ use crate::access::Access;
 use crate::departure::Departure;
 use crate::flow::{Flow, InFlight, Kind, Message, Packet, component, routes, traffic};
 use crate::order::seeded_in_order;
-use crate::sampler::loss_row;
 use crate::session::ExternalPolicy;
 use crate::signal::{Signal, phase_rows};
 use crate::tcp_flow::TcpFlow;
@@ -184,7 +183,9 @@ impl Network {
     fn record_drops_and_marks(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.flow as usize];
-            self.events.push(loss_row(&drop, link, flow.plan.id));
+            let place = ((link / 2) as u16, Direction::ALL[link % 2]);
+            let id = Some(flow.plan.id);
+            self.events.push(EventRow::lost(drop.at, drop.reason, place, id));
             flow.lost(&drop.packet.payload.get());
         }
         let marked = self.links[link].take_marks().into_iter();
@@ -321,7 +322,7 @@ impl Network {
 
 /// Time at which an end of a TCP flow has to be visited next.
 #[inline]
-fn next_visit(plan: &FlowPlan, tcp: &TcpFlow, side: Side) -> Instant {
+pub(crate) fn next_visit(plan: &FlowPlan, tcp: &TcpFlow, side: Side) -> Instant {
     let timer = tcp.next_timer(side);
     if side == Side::Client { timer.min(plan.stop) } else { timer }
 }

@@ -1,16 +1,13 @@
 //! Samples of flows and links during a run, and results at its end.
 
-use std::cell::Cell;
-
 use skyhop_app::Transaction;
 use skyhop_experiment::Experiment;
-use skyhop_link::Drop;
-use skyhop_model::{Direction, ETHERNET_HEADER};
+use skyhop_link::LinkStats;
+use skyhop_model::ETHERNET_HEADER;
 use skyhop_record::{EventRow, FileError, FlowEnd, FlowState, Recorder};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::flow::{Flow, InFlight, Kind};
-use crate::network::Network;
+use crate::flow::{Flow, Kind};
 use crate::tcp_flow::TcpFlow;
 
 /// Takes samples at regular times and passes them to the recorder.
@@ -20,14 +17,14 @@ pub(crate) struct Sampler {
     end: Instant,
     /// Time of the last sample.
     last: Instant,
-    /// Indices of the network's flows in the order of their ids.
+    /// Indices of the flows in the order of their ids.
     by_id: Vec<usize>,
 }
 
 impl Sampler {
-    pub(crate) fn new(experiment: &Experiment, network: &Network) -> Self {
-        let mut by_id: Vec<usize> = (0..network.flows.len()).collect();
-        by_id.sort_by_key(|index| network.flows[*index].plan.id);
+    pub(crate) fn new(experiment: &Experiment, flows: &[Flow]) -> Self {
+        let mut by_id: Vec<usize> = (0..flows.len()).collect();
+        by_id.sort_by_key(|index| flows[*index].plan.id);
         Self {
             by_id,
             every: experiment.sample,
@@ -47,38 +44,48 @@ impl Sampler {
         self.last >= self.end
     }
 
-    /// Take the sample that is due, after all events up to its time.
+    /// Take the sample that is due, after all events up to its time: of the flows, the events and the ids of marked
+    /// packets' flows since the last sample, and the counters of the links, forward before back.
     pub(crate) fn sample(
         &mut self,
-        network: &mut Network,
+        flows: &mut [Flow],
+        (events, marked): (&mut Vec<EventRow>, Vec<u32>),
+        links: impl IntoIterator<Item = LinkStats>,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), FileError> {
         let now = self.next();
-        network.events.drain(..).for_each(|row| recorder.event(row));
-        network.marked.drain(..).for_each(|flow| recorder.count_mark(flow));
+        events.drain(..).for_each(|row| recorder.event(row));
+        marked.into_iter().for_each(|flow| recorder.count_mark(flow));
         for index in &self.by_id {
-            let flow = &mut network.flows[*index];
+            let flow = &mut flows[*index];
             let results = match &mut flow.kind {
                 Kind::Tcp(tcp) => tcp.take_results(now),
                 Kind::Udp(datagrams) => datagrams.take_results(now),
             };
             record_results(recorder, flow.plan.id, &results);
         }
-        let flows = self.by_id.iter().map(|index| &network.flows[*index]);
+        let flows = self.by_id.iter().map(|index| &flows[*index]);
         let states = flows.filter_map(|flow| flow_state(flow, self.last, now));
-        recorder.sample(now, states, network.links.iter().map(|link| link.stats()))?;
+        recorder.sample(now, states, links)?;
         self.last = now;
         self.next += self.every;
         Ok(())
     }
 
-    /// Record how flows and probes ended, as of the last sample, and return its time.
-    pub(crate) fn conclude(&self, network: &mut Network, recorder: &mut Recorder<'_>) -> Instant {
+    /// Record how flows and probes ended, as of the last sample, and return its time. `base_rtt` returns the mean RTT
+    /// without queueing of the flow with an index, if the flow's plan does not say it.
+    pub(crate) fn conclude(
+        &self,
+        flows: &mut [Flow],
+        base_rtt: impl Fn(usize) -> Option<Duration>,
+        recorder: &mut Recorder<'_>,
+    ) -> Instant {
         for index in &self.by_id {
-            let flow = &mut network.flows[*index];
+            let flow = &mut flows[*index];
             match &mut flow.kind {
                 Kind::Tcp(tcp) if tcp.started => {
-                    recorder.flow_ended(&flow_end(flow.plan.id, tcp, self.last));
+                    let end = flow_end(flow.plan.id, tcp, self.last);
+                    recorder.flow_ended(&FlowEnd { base_rtt: base_rtt(*index), ..end });
                     let name = format!("flow {}", flow.plan.id);
                     let warning = tcp.counters().outputs.warning(&name);
                     warning.into_iter().for_each(|warning| recorder.warn(warning));
@@ -136,13 +143,8 @@ fn flow_end(id: u32, tcp: &TcpFlow, end: Instant) -> FlowEnd {
         retransmits: counters.retransmits,
         sent_packets: counters.sent,
         completed: completed.map(|(_, at)| at),
+        base_rtt: None,
     }
-}
-
-/// Event row of a lost packet.
-pub(crate) fn loss_row(drop: &Drop<Cell<InFlight>>, component: usize, flow: u32) -> EventRow {
-    let place = ((component / 2) as u16, Direction::ALL[component % 2]);
-    EventRow::lost(drop.at, drop.reason, place, Some(flow))
 }
 
 /// Size of an IP packet on the wire.

@@ -14,7 +14,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::ack_timer::AckTimer;
 use crate::controllers::Controllers;
-use crate::departure::Departure;
+use crate::departure::Departs;
 
 /// Both ends of a TCP flow: application, connections and counters.
 pub(crate) struct TcpFlow {
@@ -149,9 +149,9 @@ impl TcpFlow {
 
     /// Send every packet that may leave an end now.
     #[inline(always)]
-    pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut Departure<'_>) {
+    pub(crate) fn transmit(&mut self, side: Side, now: Instant, departure: &mut impl Departs) {
         for connection in &mut self.connections {
-            departure.connection = connection.number;
+            departure.set_connection(connection.number);
             let endpoint = &mut connection.ends[side as usize].endpoint;
             endpoint.transmit(now, departure);
             if side == self.sends {

@@ -1,5 +1,6 @@
 //! Single test binary of the crate: linking takes longer than running most of its tests.
 
+mod constellation;
 mod announced;
 mod applications;
 mod blind;

@@ -1,0 +1,260 @@
+//! Ends of the flows at the sites of a network.
+
+use skyhop_app::Side;
+use skyhop_link::{Hop, Packet};
+use skyhop_model::Ecn;
+use skyhop_net::{Calendar, Hosts, Routed, Uplinks};
+use skyhop_record::EventRow;
+use skyhop_tcp::PacketSink;
+use skyhop_units::Instant;
+
+use crate::access::Access;
+use crate::departure::Departs;
+use crate::flow::{Flow, InFlight, Kind, Message, traffic};
+use crate::network::next_visit;
+use crate::sampler::on_the_wire;
+use crate::signal::phase_rows;
+
+/// Payload of a packet in a network.
+#[derive(Debug, Clone)]
+pub(crate) struct Parcel {
+    to: u32,
+    // Boxed, because a packet is moved several times at each hop.
+    content: Box<InFlight>,
+}
+
+impl Routed for Parcel {
+    #[inline]
+    fn destination(&self) -> u32 {
+        self.to
+    }
+}
+
+impl Parcel {
+    pub(crate) fn content(&self) -> &InFlight {
+        &self.content
+    }
+}
+
+/// All flows, and the times at which their ends have to be visited.
+///
+/// Components of the calendar are each flow's client and server, then each flow's own delay in both directions.
+pub(crate) struct Ends {
+    /// Flows in an order that does not depend on the scenario's.
+    pub(crate) flows: Vec<Flow>,
+    /// Sites of each flow's client and server.
+    pub(crate) pairs: Vec<[u32; 2]>,
+    accesses: Vec<Access>,
+    calendar: Calendar,
+    spare: Vec<Box<InFlight>>,
+    /// Rows of events.parquet for reactions of congestion controls.
+    pub(crate) events: Vec<EventRow>,
+}
+
+impl Ends {
+    pub(crate) fn new(flows: Vec<Flow>) -> Self {
+        let mut calendar = Calendar::new(0, 4 * flows.len());
+        for (index, Flow { plan, kind }) in flows.iter().enumerate() {
+            calendar.set(end_of(index, Side::Client), Some(plan.start));
+            // A TCP server exists only once there is a connection.
+            if matches!(kind, Kind::Udp(_)) {
+                calendar.set(end_of(index, Side::Server), Some(plan.start));
+            }
+        }
+        Self {
+            pairs: flows.iter().map(|flow| flow.plan.sites.unwrap_or_default()).collect(),
+            accesses: (0..2 * flows.len()).map(|_| Access::default()).collect(),
+            calendar,
+            spare: Vec::new(),
+            events: Vec::new(),
+            flows,
+        }
+    }
+
+    fn access_component(&self, access: usize) -> usize {
+        2 * self.flows.len() + access
+    }
+
+    /// Process a packet at the end that it goes to.
+    fn deliver(&mut self, content: Box<InFlight>, now: Instant, network: &mut impl Uplinks<Parcel>) {
+        let (index, to) = (content.flow as usize, content.to);
+        match (&mut self.flows[index].kind, &content.message) {
+            (Kind::Tcp(tcp), Message::Tcp(packet)) if tcp.stopped.is_none() => {
+                tcp.on_packet(to, content.connection, now, packet);
+                self.spare.push(content);
+                self.transmit(index, to, now, network);
+            }
+            (Kind::Udp(datagrams), Message::Udp(datagram)) => {
+                let sends = datagrams.on_datagram(to, now, *datagram);
+                self.spare.push(content);
+                if sends {
+                    self.send(index, to, now, network);
+                }
+            }
+            _ => self.spare.push(content),
+        }
+    }
+
+    fn visit_end(
+        &mut self,
+        index: usize,
+        side: Side,
+        now: Instant,
+        network: &mut impl Uplinks<Parcel>,
+    ) {
+        let Flow { plan, kind, .. } = &mut self.flows[index];
+        let Kind::Tcp(tcp) = kind else { return self.send(index, side, now, network) };
+        let due = next_visit(plan, tcp, side);
+        if due > now {
+            return self.calendar.set(end_of(index, side), Some(due));
+        }
+        if side == Side::Client && now >= plan.stop {
+            tcp.stopped = Some(plan.stop);
+            self.calendar.set(end_of(index, Side::Client), None);
+            return self.calendar.set(end_of(index, Side::Server), None);
+        }
+        tcp.on_timer(side, now);
+        self.transmit(index, side, now, network);
+    }
+
+    /// Send all packets that an end of a TCP flow may send now.
+    fn transmit(
+        &mut self,
+        index: usize,
+        side: Side,
+        now: Instant,
+        network: &mut impl Uplinks<Parcel>,
+    ) {
+        let Flow { plan, kind: Kind::Tcp(tcp) } = &mut self.flows[index] else { return };
+        if tcp.has_phases(side) {
+            self.events.extend(phase_rows(tcp.take_phases(), plan.id));
+        }
+        if tcp.may_send(side) {
+            let mut departure = SiteDeparture {
+                network,
+                spare: &mut self.spare,
+                flow: index as u32,
+                pair: self.pairs[index],
+                to: side.other(),
+                tos: plan.dscp.tos(),
+                connection: 0,
+                now,
+            };
+            tcp.transmit(side, now, &mut departure);
+        }
+        self.calendar.bring_forward(end_of(index, side), next_visit(plan, tcp, side));
+    }
+
+    /// Send all datagrams that an end of a flow sends now.
+    fn send(&mut self, index: usize, side: Side, now: Instant, network: &mut impl Uplinks<Parcel>) {
+        while let Flow { plan, kind: Kind::Udp(datagrams) } = &mut self.flows[index] {
+            let Some(datagram) = datagrams.poll(side, now) else {
+                return self.calendar.set(end_of(index, side), Some(datagrams.next_timer(side)));
+            };
+            let mut departure = SiteDeparture {
+                network,
+                spare: &mut self.spare,
+                flow: index as u32,
+                pair: self.pairs[index],
+                to: side.other(),
+                tos: plan.dscp.tos(),
+                connection: 0,
+                now,
+            };
+            departure.depart(Message::Udp(datagram));
+        }
+    }
+}
+
+/// Component of an end of a flow.
+fn end_of(flow: usize, side: Side) -> usize {
+    2 * flow + side as usize
+}
+
+impl Hosts<Parcel> for Ends {
+    #[inline]
+    fn next(&self) -> Option<Instant> {
+        self.calendar.next().map(|(_, at)| at)
+    }
+
+    fn visit(&mut self, now: Instant, network: &mut impl Uplinks<Parcel>) {
+        let Some((component, _)) = self.calendar.next() else { return };
+        match component.checked_sub(2 * self.flows.len()) {
+            None if component % 2 == 0 => self.visit_end(component / 2, Side::Client, now, network),
+            None => self.visit_end(component / 2, Side::Server, now, network),
+            Some(access) => {
+                while let Some(content) = self.accesses[access].pop(now) {
+                    self.deliver(Box::new(content), now, network);
+                }
+                self.calendar.set(component, self.accesses[access].next());
+            }
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet<Parcel>, now: Instant, network: &mut impl Uplinks<Parcel>) {
+        let ecn = packet.ecn();
+        let mut content = packet.payload.content;
+        if ecn == Ecn::Ce {
+            content.message.set_ecn(ecn);
+        }
+        let index = content.flow as usize;
+        let delay = self.flows[index].plan.delay_to(content.to);
+        match delay {
+            None => self.deliver(content, now, network),
+            Some(delay) => {
+                let access = traffic(index, content.to);
+                self.accesses[access].enter(now + delay, *content);
+                self.spare.push(content);
+                let next = self.accesses[access].next();
+                self.calendar.set(self.access_component(access), next);
+            }
+        }
+    }
+}
+
+/// Departure of packets of one end of a flow from its site.
+struct SiteDeparture<'n, N> {
+    network: &'n mut N,
+    spare: &'n mut Vec<Box<InFlight>>,
+    flow: u32,
+    pair: [u32; 2],
+    to: Side,
+    /// TOS byte of the IP header without ECN bits.
+    tos: u8,
+    connection: u32,
+    now: Instant,
+}
+
+impl<N: Uplinks<Parcel>> SiteDeparture<'_, N> {
+    #[inline]
+    fn depart(&mut self, message: Message) {
+        let &mut Self { flow, pair, to, tos, connection, now, .. } = self;
+        let content = InFlight { flow, connection, hop: Hop::default(), to, tos, message };
+        let (size, ecn) = (on_the_wire(message.ip_size()), message.ecn());
+        let content = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = content;
+                spare
+            }
+            None => Box::new(content),
+        };
+        let parcel = Parcel { to: pair[to as usize], content };
+        let packet = Packet::new(size, parcel)
+            .with_flow(flow, ecn)
+            .with_tos(tos)
+            .with_connection(connection as u16);
+        self.network.send(pair[to.other() as usize], now, packet);
+    }
+}
+
+impl<N: Uplinks<Parcel>> PacketSink for SiteDeparture<'_, N> {
+    fn send(&mut self, packet: skyhop_tcp::Packet) {
+        self.depart(Message::Tcp(packet));
+    }
+}
+
+impl<N: Uplinks<Parcel>> Departs for SiteDeparture<'_, N> {
+    fn set_connection(&mut self, number: u32) {
+        self.connection = number;
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs over a whole network of satellites and sites.
+
+mod ends;
+mod orbits;
+
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread;
+
+use skyhop_engine::Unsupported;
+use skyhop_experiment::{Experiment, HopPlan, NetworkPlan, seed_for};
+use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats};
+use skyhop_model::{Counts as _, Direction};
+use skyhop_net::{Laser, Layout, Lost, Network};
+use skyhop_path::network::LaserPath;
+use skyhop_record::{EventRow, FileError, Recorder};
+use skyhop_units::{Duration, Instant};
+
+use crate::constellation::ends::{Ends, Parcel};
+use crate::constellation::orbits::Orbits;
+use crate::flow::Flow;
+use crate::order::seeded_in_order;
+use crate::Simulation;
+use crate::sampler::Sampler;
+
+/// A run over a network.
+pub(crate) struct Constellation {
+    network: Network<Parcel, Ends, Orbits>,
+    /// Devices of each link, forward and back.
+    devices: Vec<[Option<usize>; 2]>,
+    /// Link and direction of each device.
+    places: Vec<(u16, Direction)>,
+    /// Packets lost outside of the links: for lack of a route, or in the air of a satellite that set; by device.
+    lost_outside: Vec<LinkStats>,
+}
+
+impl Constellation {
+    /// Prepare a run on so many threads.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        plan: &NetworkPlan,
+        threads: usize,
+    ) -> Result<Self, Unsupported> {
+        let unsupported = |what: String| Unsupported::new("network", what);
+        let layout = Arc::new(layout(plan, experiment.seed));
+        let flows = seeded_in_order(experiment.seed, &experiment.flows)
+            .into_iter()
+            .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), None))
+            .collect::<Result<Vec<_>, _>>()?;
+        let ends = Ends::new(flows);
+        let orbits = Orbits::new(plan, &layout, ends.pairs.clone(), threads);
+        let views = orbits.map_err(|error| unsupported(error.to_string()))?;
+        let (devices, places) = numbering(&layout);
+        let network = Network::new(Arc::clone(&layout), ends, views, threads);
+        Ok(Self {
+            network: network.map_err(|error| unsupported(error.to_string()))?,
+            lost_outside: vec![LinkStats::default(); layout.devices()],
+            devices,
+            places,
+        })
+    }
+
+    /// Record the packets that were lost.
+    fn note_losses(&mut self) {
+        for Lost { device, drop, in_link } in self.network.take_lost() {
+            if !in_link {
+                self.lost_outside[device as usize].drops[drop.reason] += 1;
+            }
+            let content = drop.packet.payload.content();
+            let ends = self.network.hosts_mut();
+            let flow = &mut ends.flows[content.flow as usize];
+            flow.lost(content);
+            let place = self.places[device as usize];
+            ends.events.push(EventRow::lost(drop.at, drop.reason, place, Some(flow.plan.id)));
+        }
+    }
+
+    /// Counters of all links, forward before back.
+    fn stats(&self) -> Vec<LinkStats> {
+        let by_device = self.network.stats();
+        let of = |device: Option<usize>| {
+            device.map_or_else(LinkStats::default, |device| {
+                let outside = self.lost_outside[device].drops;
+                LinkStats { drops: by_device[device].drops.plus(outside), ..by_device[device] }
+            })
+        };
+        self.devices.iter().flatten().map(|device| of(*device)).collect()
+    }
+}
+
+impl Simulation for Constellation {
+    fn run_until(&mut self, until: Instant) -> ControlFlow<()> {
+        self.network.run_until(until);
+        self.note_losses();
+        ControlFlow::Break(())
+    }
+
+    fn flows(&self) -> &[Flow] {
+        &self.network.hosts().flows
+    }
+
+    fn events(&mut self) -> &mut Vec<EventRow> {
+        &mut self.network.hosts_mut().events
+    }
+
+    fn sample(
+        &mut self,
+        sampler: &mut Sampler,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), FileError> {
+        let stats = self.stats();
+        let marked = self.network.take_marked();
+        let ends = self.network.hosts_mut();
+        let id = |flow: u32| ends.flows[flow as usize].plan.id;
+        let marked = marked.into_iter().map(id).collect();
+        sampler.sample(&mut ends.flows, (&mut ends.events, marked), stats, recorder)
+    }
+
+    fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {
+        let base_rtts = self.network.views().mean_base_rtts();
+        let flows = &mut self.network.hosts_mut().flows;
+        sampler.conclude(flows, |flow| Some(base_rtts[flow]), recorder)
+    }
+
+    fn packet_hops(&self) -> u64 {
+        self.network.crossings()
+    }
+}
+
+/// Number of threads for a run: as many as the machine has processors for this process.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Nodes and devices of a plan.
+fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
+    let device = |hop: &HopPlan, name: String| LinkConfig {
+        seed: seed_for(seed, &name),
+        ..hop.config.clone()
+    };
+    let laser = |path: &LaserPath| {
+        let mut config = device(&plan.laser, format!("laser {} {}", path.from, path.to));
+        config.schedule.delay = pieces(&path.delays);
+        let (near, far) = (Duration::ZERO, Duration::MAX);
+        let broken = path.breaks.iter().map(|&at| Dismantled { at, near, far, queue: true });
+        config.schedule.dismantled = broken.collect();
+        Laser { from: path.from, to: path.to, config }
+    };
+    let sites = &plan.request.sites;
+    Layout {
+        satellites: plan.satellites(),
+        sites: sites.len() as u32,
+        lasers: plan.lasers.iter().map(laser).collect(),
+        down: (0..plan.satellites()).map(|number| device(&plan.down, format!("down {number}"))).collect(),
+        up: sites.iter().map(|site| device(&plan.up, format!("up {}", site.name))).collect(),
+    }
+}
+
+/// Pieces of a delay that changes linearly between points.
+fn pieces(points: &[(Instant, Duration)]) -> Vec<DelayPiece> {
+    let at_end = |next: usize| points.get(next).or(points.last()).map_or(Duration::ZERO, |at| at.1);
+    let piece = |(index, &(from, delay)): (usize, &(Instant, Duration))| DelayPiece {
+        // The delay before the link exists is that of its first time.
+        from: if index == 0 { Instant::START } else { from },
+        delay,
+        delay_at_end: at_end(index + 1),
+        new_route: false,
+    };
+    points.iter().enumerate().map(piece).collect()
+}
+
+/// Devices of each link, and the link and direction of each device.
+fn numbering(layout: &Layout) -> (Vec<[Option<usize>; 2]>, Vec<(u16, Direction)>) {
+    let number = |from: u32, to: u32| {
+        layout.lasers.binary_search_by_key(&(from, to), |laser| (laser.from, laser.to)).ok()
+    };
+    let forward = layout.lasers.iter().filter(|laser| laser.from < laser.to);
+    let mut devices: Vec<[Option<usize>; 2]> =
+        forward.map(|laser| [number(laser.from, laser.to), number(laser.to, laser.from)]).collect();
+    devices.extend((layout.lasers.len()..layout.devices()).map(|device| [Some(device), None]));
+    let mut places = vec![(0, Direction::Forward); layout.devices()];
+    for (link, of_link) in devices.iter().enumerate() {
+        for (device, direction) in of_link.iter().zip(Direction::ALL) {
+            if let Some(device) = device {
+                places[*device] = (link as u16, *direction);
+            }
+        }
+    }
+    (devices, places)
+}

@@ -11,5 +11,6 @@ mod leoem;
 mod leoem_log;
 mod measured;
 mod mirror;
+mod network;
 mod outage;
 mod routes;

@@ -55,51 +55,65 @@ impl Calendar {
     }
 }
 
-/// Complete binary tree of minima, its root at 1 and the children of `n` at `2n` and `2n + 1`. A leaf holds the next
-/// visit of a component, [`Instant::NEVER`] if it has none; every other node holds the earlier one of its children's.
+/// Complete binary tree of minima, its root at 1 and the children of `n` at `2n` and `2n + 1`. A leaf is the next visit
+/// of a component, at [`Instant::NEVER`] if it has none; every other node is the earlier one of its children, the left
+/// one if both are at the same time.
 #[derive(Debug)]
 struct Tree {
-    nodes: Box<[Instant]>,
+    nodes: Box<[Visit]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Visit {
+    at: Instant,
+    component: u32,
 }
 
 impl Tree {
     fn new(components: usize) -> Self {
         let leaves = components.next_power_of_two();
-        Self { nodes: vec![Instant::NEVER; 2 * leaves].into() }
+        let mut nodes = vec![Visit { at: Instant::NEVER, component: 0 }; 2 * leaves];
+        for (node, component) in (leaves..).zip(0..leaves as u32) {
+            nodes[node].component = component;
+        }
+        // While there is no visit, every node is its leftmost leaf.
+        for node in (1..leaves).rev() {
+            nodes[node] = nodes[2 * node];
+        }
+        Self { nodes: nodes.into() }
     }
 
     #[inline]
     fn earliest(&self) -> Instant {
-        self.nodes[1]
+        self.nodes[1].at
     }
 
     /// Lowest-numbered component with the earliest visit.
     #[inline]
     fn first(&self) -> usize {
-        let (leaves, earliest) = (self.nodes.len() / 2, self.nodes[1]);
-        let mut node = 1;
-        while node < leaves {
-            node = 2 * node + usize::from(self.nodes[2 * node] > earliest);
-        }
-        node - leaves
+        self.nodes[1].component as usize
     }
 
     #[inline]
     fn at(&self, component: usize) -> Instant {
-        self.nodes[self.nodes.len() / 2 + component]
+        self.nodes[self.nodes.len() / 2 + component].at
     }
 
     #[inline]
     fn set(&mut self, component: usize, at: Instant) {
         let mut node = self.nodes.len() / 2 + component;
-        let mut at = at;
-        while self.nodes[node] != at {
-            self.nodes[node] = at;
-            if node == 1 {
+        if self.nodes[node].at == at {
+            return;
+        }
+        self.nodes[node].at = at;
+        while node > 1 {
+            let [left, right] = [self.nodes[node & !1], self.nodes[node | 1]];
+            let first = if right.at < left.at { right } else { left };
+            node /= 2;
+            if self.nodes[node] == first {
                 return;
             }
-            at = at.min(self.nodes[node ^ 1]);
-            node /= 2;
+            self.nodes[node] = first;
         }
     }
 }

@@ -78,7 +78,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Launched:
-    """What an agent knows of the launcher that has started it."""
+    """Launcher of an agent, as the agent knows it from its environment."""
 
     releases: str
     """Directory of the releases."""
@@ -129,7 +129,7 @@ def write_choice(releases: Path, choice: Choice) -> None:
 
 
 def is_complete(releases: Path, version: str) -> bool:
-    """Return whether a release can be started: its installation had come to its end."""
+    """Return whether a release can be started: its installation was finished."""
     place = releases / version
     is_named = bool(_NAME.fullmatch(version)) and version not in (FILE, LINK)
     return is_named and (place / COMPLETE).is_file() and program_of(place).is_file()

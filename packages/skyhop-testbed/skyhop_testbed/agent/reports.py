@@ -135,7 +135,7 @@ class UpdateHealth(TypedDict):
 
     release: str
     state: str
-    """Word of `UpdateState`."""
+    """One of the words of `UpdateState`."""
     why: str
 
 

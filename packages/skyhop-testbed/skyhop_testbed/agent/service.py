@@ -81,7 +81,7 @@ class Options:
     space_of: SpaceOf = space_of
     """Function that returns the space of a disk."""
     launched: Launched | None = field(default_factory=Launched.of_environment)
-    """What the launcher has told, if one has started this agent."""
+    """Launcher that has started this agent; `None` without one."""
 
 
 def run_agent(state: Path, *, options: Options | None = None) -> bool:

@@ -88,7 +88,7 @@ class Updater:
         report: function that reports the node's health soon.
         launched: what the launcher has told; `None` if no launcher has started this agent.
         installer: way to install a release; by default a virtual environment.
-        version: version of this agent.
+        version: version of this agent; by default that of the package.
         tags: tags of the wheels that fit this machine, best first.
     """
 
@@ -101,11 +101,11 @@ class Updater:
         *,
         launched: Launched | None,
         installer: Installer | None = None,
-        version: str = __version__,
+        version: str | None = None,
         tags: Callable[[], Sequence[Tag]] = lambda: [*sys_tags()],
     ) -> None:
         self._node, self._runs, self._settings, self._report = node, runs, settings, report
-        self._launched, self._version, self._tags = launched, Version(version), tags
+        self._launched, self._version, self._tags = launched, Version(version or __version__), tags
         self._releases = node.state / DIRECTORY
         python = launched.python if launched else ""
         self._installer = installer or VenvInstaller(python, node.closing.is_set)
@@ -317,8 +317,12 @@ class Updater:
             raise _NotNowError(UpdateState.WAITING, full, _REFUSED_S)
 
     def _here(self, wheel: Wheel) -> int:
-        file = self._releases / _WHEELS / wheel.name
+        file = self._file_of(wheel)
         return file.stat().st_size if file.is_file() else 0
+
+    def _file_of(self, wheel: Wheel) -> Path:
+        """Return the place of a wheel; a wheel of the same name that differs has another."""
+        return self._releases / _WHEELS / wheel.sha256 / wheel.name
 
     def _downloaded(self, wanted: str, wheel: Wheel) -> Path:
         """Return a wheel's file, after the missing part is downloaded.
@@ -327,8 +331,8 @@ class Updater:
             _NotNowError: it is not the wheel that was signed, and is deleted; or the link is busy.
             RunError: the download is incomplete, and goes on later.
         """
-        file = self._releases / _WHEELS / wheel.name
-        file.parent.mkdir(mode=0o755, exist_ok=True)
+        file = self._file_of(wheel)
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if self._here(wheel) < wheel.size:
             done, total = self._here(wheel), wheel.size
             self._tell(UpdateState.LOADING, f"{wheel.name}: {done:,} of {total:,} bytes are here")

@@ -18,7 +18,6 @@ from packaging.version import Version
 from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop_testbed import api, protocol
-from skyhop_testbed.free_space import shortage
 from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.handlers import acting, file, reading
 from skyhop_testbed.orchestrator.marks import PublishedRelease, published_release, put_release
@@ -51,10 +50,7 @@ def begin(of: Orchestrator, signed_text: str) -> dict[str, int]:
     with of.reading(ITSELF) as ctx:
         present = published_release(ctx.connection)
     _check_fits(release, present)
-    full = shortage(of.space_of(of.directory), 0, "the testbed's disk", release.size)
-    of.check_room()
-    if full is not None:
-        raise RunError(full)
+    of.check_room(release.size)
     place = _incoming(of, release.version)
     content = signed.dumps()
     try:

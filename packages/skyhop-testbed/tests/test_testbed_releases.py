@@ -342,7 +342,7 @@ def test_the_status_shows_what_nodes_say(at: LocalOrchestrator, signer: Signer) 
 
 
 def test_an_agent_ignores_settings_that_it_does_not_know(at: LocalOrchestrator) -> None:
-    """What an agent before releases does with `release`, this one does with a later setting."""
+    """The present agent stands for one before releases, and a later setting for `release`."""
     node = NodeOrders(at.orchestrator, A, api.Follow(revision=0, digest=""), {})
     (order,) = node.due()
     body = json.loads(order.content())

@@ -19,14 +19,14 @@ from release_wheels import Signer, contents
 from testbed_fake_orchestrator import NODE
 from testbed_harness import StandingClock
 
-from skyhop.errors import RunError
+from skyhop.errors import InputError, RunError
 from skyhop_testbed.agent import installing, updating
 from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.installing import InstallError
 from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.agent.policy import Policy
-from skyhop_testbed.agent.settings import Allowed, Update
+from skyhop_testbed.agent.settings import Allowed, Update, read_settings
 from skyhop_testbed.agent.updating import Updater
 from skyhop_testbed.free_space import Space
 from skyhop_testbed.launcher import (
@@ -133,7 +133,7 @@ class Site:
 
     @property
     def releases(self) -> Path:
-        """Directory of the releases."""
+        """Directory of the agent's releases."""
         return self.state / DIRECTORY
 
     def offers(self, directory: Path) -> None:
@@ -194,7 +194,7 @@ class Site:
         return self.told(self.works(self.boot(**others)))
 
     def close(self) -> None:
-        """Close the databases."""
+        """Close the databases of all agents."""
         for each in self._open:
             each.close()
 
@@ -274,6 +274,35 @@ def test_a_release_that_is_another_version_than_it_says_is_not_confirmed(
     updater._version = updating.Version("1.0")
     assert site.told(site.works(updater)) == ("trial", "release 1.1 says that it is 1.0")
     assert read_choice(site.releases).is_trial
+
+
+# --- the owner's settings ---
+
+
+def test_the_settings_of_updates(tmp_path: Path, signer: Signer) -> None:
+    file = tmp_path / "agent.toml"
+
+    def read(text: str) -> Update:
+        file.write_text(text)
+        return read_settings(file).update
+
+    assert read("") == Update(Allowed.NONE, None)
+    key = f'key = "{signer.public}"'
+    assert read(f"[update]\n{key}") == Update(Allowed.NONE, read_key(signer.public))
+    for word in ("none", "patch", "any"):
+        found = read(f'[update]\nallow = "{word}"\n{key}')
+        assert found == Update(Allowed(word), read_key(signer.public))
+    for text, said in (
+        ('allow = "any"', "update.key: is missing"),
+        (f'allow = "all"\n{key}', 'update.allow: expected "none", "patch" or "any"'),
+        (f"allow = true\n{key}", "update.allow: expected a text"),
+        ('allow = "any"\nkey = "abc"', "update.key: expected the public key"),
+        ('allow = "any"\nkey = "é"', "update.key: expected the public key"),
+        (f"{key}\nkeys = 1", "update.keys: unknown key"),
+    ):
+        with pytest.raises(InputError) as refused:
+            read(f"[update]\n{text}")
+        assert said in str(refused.value)
 
 
 # --- what is refused ---

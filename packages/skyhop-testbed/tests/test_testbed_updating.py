@@ -133,7 +133,7 @@ class Site:
 
     @property
     def releases(self) -> Path:
-        """Directory of the agent's releases."""
+        """Directory of the releases that the agent has installed."""
         return self.state / DIRECTORY
 
     def offers(self, directory: Path) -> None:

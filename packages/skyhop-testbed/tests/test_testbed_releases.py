@@ -374,6 +374,7 @@ def test_a_backup_has_the_published_release(
     with local_orchestrator(tmp_path / "new") as new:
         assert offered(new, api.Follow(revision=0, digest="")) == "1.2"
         assert SignedRelease.loads(fetched(new, "1.2", FILE)).key == signer.public
+        assert publish(new, later)
 
 
 # --- the commands ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -133,7 +134,7 @@ class Site:
 
     @property
     def releases(self) -> Path:
-        """Directory of the releases that the agent has installed."""
+        """Directory of the releases, in the agent's directory."""
         return self.state / DIRECTORY
 
     def offers(self, directory: Path) -> None:
@@ -512,7 +513,10 @@ class PowerCutError(BaseException):
 
 
 class _Power:
-    """Power of the machine, which fails after a number of changes of files below a directory."""
+    """Power of the machine, which fails before one of the changes of files below a directory.
+
+    A file that was written and not synced is then empty, as after a real failure.
+    """
 
     _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
     _CHANGES = frozenset(
@@ -520,23 +524,56 @@ class _Power:
     )
 
     def __init__(self) -> None:
-        self.left: int | None = None
-        self.place = ""
+        self._left: int | None = None
+        self._place = ""
+        self._unsynced: set[str] = set()
         sys.addaudithook(self._hook)
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.left is None or not self._is_change(event, arguments):
-            return
-        if self.left == 0:
-            raise PowerCutError
-        self.left -= 1
+    @contextlib.contextmanager
+    def failing(self, place: Path, changes: int) -> Iterator[list[bool]]:
+        """Fail after some changes; the list that is given says afterwards whether it has failed."""
+        self._place, self._left, self._unsynced = str(place), changes, set()
+        has_failed: list[bool] = []
+        try:
+            yield has_failed
+        except PowerCutError:
+            has_failed.append(True)
+        finally:
+            self._left = None
+        for name in self._unsynced if has_failed else ():
+            if Path(name).is_file():
+                os.truncate(name, 0)
 
-    def _is_change(self, event: str, arguments: tuple[Any, ...]) -> bool:
+    def sync(self) -> None:
+        """Sync all files, as `os.sync` does."""
+        self._step()
+        self._unsynced.clear()
+
+    def fsync(self, descriptor: int) -> None:
+        """Sync one file, as `os.fsync` does."""
+        self._step()
+        self._unsynced.discard(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    def _step(self) -> None:
+        if self._left == 0:
+            raise PowerCutError
+        if self._left is not None:
+            self._left -= 1
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._left is None:
+            return
         if event == "open":
             path, _, flags = arguments
-            return bool(flags & self._WRITES) and self.place in str(path)
-        # `shutil.rmtree` names files relative to open directories.
-        return event in self._CHANGES
+            if flags & self._WRITES and str(path).startswith(self._place):
+                self._step()
+                self._unsynced.add(str(path))
+        elif event in self._CHANGES:
+            # `shutil.rmtree` names files relative to open directories.
+            self._step()
+            if event == "os.rename" and str(arguments[0]) in self._unsynced:
+                self._unsynced -= {str(arguments[0])}
+                self._unsynced |= {str(arguments[1])}
 
 
 _POWER = _Power()
@@ -546,7 +583,8 @@ def test_a_power_failure_at_any_step_leaves_a_version_that_starts(
     tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updating, "threading", ModuleWith(threading, Thread=_Inline))
-    monkeypatch.setattr(installing.os, "sync", lambda: None)
+    monkeypatch.setattr(os, "sync", _POWER.sync)
+    monkeypatch.setattr(os, "fsync", _POWER.fsync)
     old, new = signer.release("1.1"), signer.release("1.2")
     ended: list[str] = []
     for changes in range(500):
@@ -557,22 +595,16 @@ def test_a_power_failure_at_any_step_leaves_a_version_that_starts(
         site.works(site.boot())
         assert read_choice(site.releases) == Choice("1.1", "", BASE)
         site.offers(new)
-        _POWER.place, _POWER.left = str(site.state), changes
-        try:
+        with _POWER.failing(site.state, changes) as has_failed:
             for _ in range(2):
                 site.works(site.boot(), 5)
-            is_cut = False
-        except PowerCutError:
-            is_cut = True
-        finally:
-            _POWER.left = None
         ended.append(prepared(site.releases, BASE).current)
         # The machine is on again: the update goes on to its end.
         for _ in range(3):
             site.works(site.boot())
         assert read_choice(site.releases) == Choice("1.2", "1.1", BASE), changes
         site.close()
-        if not is_cut:
+        if not has_failed:
             break
     # Failures at first leave the former version, and later ones the new version.
     assert ended == sorted(ended)

@@ -138,14 +138,16 @@ class Site:
         return self.state / DIRECTORY
 
     def offers(self, directory: Path) -> None:
-        """Publish a release."""
+        """Publish a signed release to the node."""
         self.wanted = directory.name.removeprefix("wheels-")
         self.link.files[self.wanted] = contents(directory)
 
     def boot(self, *, has_launcher: bool = True) -> Updater:
         """Start the agent of the chosen version; check that the version can be started."""
         choice = prepared(self.releases, BASE) if has_launcher else Choice()
-        assert not choice.current or is_complete(self.releases, choice.current)
+        if choice.current:
+            assert is_complete(self.releases, choice.current)
+            assert program_of(self.releases / choice.current).read_text() == "x"
         for each in self._open:
             each.close()
         db = AgentDb(self.state, self.clock.now_ns())
@@ -515,7 +517,7 @@ class PowerCutError(BaseException):
 class _Power:
     """Power of the machine, which fails before one of the changes of files below a directory.
 
-    A file that was written and not synced is then empty, as after a real failure.
+    A file that was written and not synced is then empty or gone, as after a real failure.
     """
 
     _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -530,7 +532,7 @@ class _Power:
         sys.addaudithook(self._hook)
 
     @contextlib.contextmanager
-    def failing(self, place: Path, changes: int) -> Iterator[list[bool]]:
+    def failing(self, place: Path, changes: int, *, leaves_empty: bool) -> Iterator[list[bool]]:
         """Fail after some changes; the list that is given says afterwards whether it has failed."""
         self._place, self._left, self._unsynced = str(place), changes, set()
         has_failed: list[bool] = []
@@ -541,8 +543,10 @@ class _Power:
         finally:
             self._left = None
         for name in self._unsynced if has_failed else ():
-            if Path(name).is_file():
+            if leaves_empty and Path(name).is_file():
                 os.truncate(name, 0)
+            else:
+                Path(name).unlink(missing_ok=True)
 
     def sync(self) -> None:
         """Sync all files, as `os.sync` does."""
@@ -579,8 +583,9 @@ class _Power:
 _POWER = _Power()
 
 
+@pytest.mark.parametrize("leaves_empty", [False, True])
 def test_a_power_failure_at_any_step_leaves_a_version_that_starts(
-    tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch, leaves_empty: bool
 ) -> None:
     monkeypatch.setattr(updating, "threading", ModuleWith(threading, Thread=_Inline))
     monkeypatch.setattr(os, "sync", _POWER.sync)
@@ -595,7 +600,7 @@ def test_a_power_failure_at_any_step_leaves_a_version_that_starts(
         site.works(site.boot())
         assert read_choice(site.releases) == Choice("1.1", "", BASE)
         site.offers(new)
-        with _POWER.failing(site.state, changes) as has_failed:
+        with _POWER.failing(site.state, changes, leaves_empty=leaves_empty) as has_failed:
             for _ in range(2):
                 site.works(site.boot(), 5)
         ended.append(prepared(site.releases, BASE).current)

@@ -328,6 +328,9 @@ def test_the_owner_decides(site: Site, signer: Signer) -> None:
 
 
 def test_an_agent_without_the_layout_says_so(site: Site, signer: Signer) -> None:
+    site.boot(has_launcher=False)
+    assert len(site.said) == 1
+    assert site.said[0].startswith("self-update needs the layout of install-node.sh")
     site.offers(signer.release("1.1"))
     state, why = site.result(has_launcher=False)
     assert state == "unsupported"

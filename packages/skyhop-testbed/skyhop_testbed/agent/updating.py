@@ -62,6 +62,10 @@ _QUIET_NS = 30 * _S
 """Time before a run's start in which the agent does not restart."""
 _UPLOAD_PATIENCE_S = 6 * 3600.0
 """Time in s for which uploads delay a release that is installed; they go on after the restart."""
+_NEEDS_LAUNCHER = (
+    "self-update needs the layout of install-node.sh, with skyhop_testbed.launcher as the "
+    "service's program: install the node with it"
+)
 _WHEELS = "wheels"
 _HIGHEST = "update:highest"
 """Name under which the database keeps the highest version that a valid release had."""
@@ -117,6 +121,8 @@ class Updater:
         self._ready = ""
         """Release that is installed and verified in this process; "" if none is."""
         self._ready_s = 0.0
+        if launched is None and settings.allowed is not Allowed.NONE:
+            node.say(_NEEDS_LAUNCHER)
 
     @property
     def health(self) -> UpdateHealth | None:
@@ -229,11 +235,7 @@ class Updater:
             why = f"its owner allows only patches of {line}, and {wanted} is more"
             raise _NotNowError(UpdateState.NOT_ALLOWED, why, _REFUSED_S)
         if self._launched is None:
-            why = (
-                "self-update needs the layout of install-node.sh, with skyhop_testbed.launcher as "
-                "the service's program: install the node with it"
-            )
-            raise _NotNowError(UpdateState.UNSUPPORTED, why, _REFUSED_S)
+            raise _NotNowError(UpdateState.UNSUPPORTED, _NEEDS_LAUNCHER, _REFUSED_S)
         if wanted in self._choice.failed:
             why = f"release {wanted} was tried, and {self._choice.failed[wanted]}"
             raise _NotNowError(UpdateState.FAILED, why, _REFUSED_S)

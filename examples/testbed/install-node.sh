@@ -4,6 +4,8 @@
 # Usage: install-node.sh [--no-packages] [OPTION OF THE AGENT...], such as --dish 192.168.100.1:9200 --interface eth0
 #        install-node.sh --back: returns to the version before the last upgrade
 # A new version gets a directory of its own, and /opt/skyhop points to it once it works: a failure leaves the old version.
+# Releases that the agent has installed by itself, in its own directory, are not used after a call: the version is then the
+# one that the call has put in place.
 set -euo pipefail
 
 fail() { printf 'install-node: %s\n' "$1" >&2; exit 1; }
@@ -11,6 +13,7 @@ fail() { printf 'install-node: %s\n' "$1" >&2; exit 1; }
 place=/opt/skyhop
 unit=/etc/systemd/system/skyhop-agent.service
 state=/var/lib/skyhop-agent
+launcher="$place/bin/python -m skyhop_testbed.launcher"
 [ "$(id -u)" = 0 ] || fail "needs root: it creates a user and a service"
 
 restart() { systemctl try-restart skyhop-agent; }
@@ -54,9 +57,11 @@ trap - ERR INT TERM
 id -u skyhop >/dev/null 2>&1 || useradd --system --home-dir "$state" --shell /usr/sbin/nologin skyhop
 install -d -m 700 -o skyhop "$state"
 if [ ! -e "$unit" ] || [ $# -gt 0 ]; then
-    sed "s|^ExecStart=.*|ExecStart=$place/bin/skyhop testbed agent --state $state $*|" "$here/skyhop-agent.service" >"$unit.new"
+    sed "s|^ExecStart=.*|ExecStart=$launcher --state $state $*|" "$here/skyhop-agent.service" >"$unit.new"
     mv "$unit.new" "$unit"
 fi
+# The service of an earlier installer starts the agent itself; the launcher takes the same options.
+sed -i "s|^ExecStart=$place/bin/skyhop testbed agent |ExecStart=$launcher |" "$unit"
 systemctl daemon-reload
 
 [ ! -e "$place" ] || cp -PT --remove-destination "$place" "$place.former"

@@ -380,6 +380,18 @@ class NamedWebhook(Request):
     name: str
 
 
+class PublishRelease(Request):
+    """Signed release whose wheels follow: the content of `releases.FILE`."""
+
+    signed: str
+
+
+class NamedRelease(Request):
+    """Version of a release."""
+
+    version: str
+
+
 # --- requests of nodes ---
 
 
@@ -442,6 +454,13 @@ class Batch(Request):
 
 class Input(NamedJob):
     """Input file of a job to download, from an offset on."""
+
+    name: str
+    offset: Int64 = 0
+
+
+class FetchRelease(NamedRelease):
+    """File of a release to download, from an offset on: its signed list, or a wheel."""
 
     name: str
     offset: Int64 = 0
@@ -839,6 +858,31 @@ class AuthorityStatus(Message):
     """Nodes without a certificate of the signing one."""
 
 
+class NodeRelease(Message):
+    """Version of a node, and how far the published release is there."""
+
+    node: str
+    version: str
+    """Version of skyhop that the agent runs; "" if it has never connected."""
+    state: str
+    """Word of `UpdateState`; "" if the agent says nothing about releases."""
+    why: str
+    """Sentence with the reason, or with what the node waits for."""
+
+
+class ReleaseStatus(Message):
+    """Published release, and the nodes."""
+
+    version: str
+    """Version of the published release; "" if there is none."""
+    size: int
+    """Bytes of its wheels."""
+    key: str
+    """Public key of its signer, base64."""
+    published_ns: int
+    nodes: list[NodeRelease]
+
+
 class UploadProgress(Message):
     """Part of an upload that has arrived."""
 
@@ -980,6 +1024,9 @@ UPLOAD_PROGRESS = _op(
     "UploadProgress", "GET /runs/{run}/uploads/{side}/progress", RunSide, UploadProgress, NODES
 )
 UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, bool, NODES, uploads=True)
+FETCH_RELEASE = _op(
+    "FetchRelease", "GET /releases/{version}/file", FetchRelease, bytes, NODES
+)
 
 CHECK_JOB = _op("CheckJob", "POST /jobs/check", CheckJob, Check, USERS)
 SUBMIT_JOB = _op("SubmitJob", "POST /jobs", SubmitJob, SubmittedJob, USERS, is_audited=True)
@@ -1060,6 +1107,17 @@ ROTATE_AUTHORITY = _op(
 RETIRE_AUTHORITY = _op(
     "RetireAuthority", "POST /authority/retire", Retire, AuthorityStatus, ADMINS, is_audited=True
 )
+PUBLISH_RELEASE = _op(
+    "PublishRelease", "POST /releases", PublishRelease, dict[str, int], ADMINS, is_audited=True
+)
+UPLOAD_RELEASE = _op(
+    "UploadRelease", "POST /releases/{version}/wheels", NamedRelease, bool, ADMINS,
+    is_audited=True, uploads=True,
+)
+WITHDRAW_RELEASE = _op(
+    "WithdrawRelease", "DELETE /releases/{version}", NamedRelease, str, ADMINS, is_audited=True
+)
+RELEASE_STATUS = _op("ReleaseStatus", "GET /releases", Nothing, ReleaseStatus, ADMINS)
 AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 # fmt: on
 

@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,6 +27,8 @@ from skyhop_testbed import api, wire
 from skyhop_testbed.api import A, ApiError, Document, ErrorKind, Operation, Q
 from skyhop_testbed.job import LONGEST_FILE_BYTES, Job, read_job
 from skyhop_testbed.keys import read_private, trust_digest, write_private
+from skyhop_testbed.releases import FILE as RELEASE_FILE
+from skyhop_testbed.releases import Release, SignedRelease, check_wheels
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 VARIABLE = "SKYHOP_TESTBED"
 _TIMEOUT_S, _TELEMETRY_TIMEOUT_S = 30.0, 90.0
 """Longest waits in s for an answer, and for telemetry, which a subprocess reads first."""
+_UPLOAD_TIMEOUT_S, _RELEASE_PIECE_BYTES = 300.0, 256 << 10
 _WRONG = (
     ErrorKind.INVALID,
     ErrorKind.NOT_FOUND,
@@ -418,6 +421,38 @@ class Testbed:
         """End the trust in the former authority."""
         return self._call(api.RETIRE_AUTHORITY, api.Retire(force=force))
 
+    def publish_release(self, directory: Path) -> Release:
+        """Upload the signed release in a directory, and publish it to all nodes.
+
+        Raises:
+            InputError: the release is not signed, or a wheel is missing or has changed since.
+        """
+        try:
+            signed = SignedRelease.loads((directory / RELEASE_FILE).read_bytes())
+        except OSError as error:
+            raise InputError(
+                f"{directory / RELEASE_FILE}: {error.strerror}: sign the wheels first, with "
+                "skyhop testbed release sign"
+            ) from None
+        release = signed.verified_by_itself()
+        check_wheels(directory, release.wheels)
+        here = self._call(api.PUBLISH_RELEASE, api.PublishRelease(signed=signed.dumps().decode()))
+        asked = api.NamedRelease(version=release.version)
+        with self._translated_errors():
+            pieces = _release_pieces(directory, release, here)
+            is_published = self._wire.upload(api.UPLOAD_RELEASE, asked, pieces, _UPLOAD_TIMEOUT_S)
+        if not is_published:
+            raise RunError(f"release {release.version} has not arrived complete: publish it again")
+        return release
+
+    def withdraw_release(self, version: str) -> None:
+        """End the offer of a release; nodes that have installed it keep it."""
+        self._call(api.WITHDRAW_RELEASE, api.NamedRelease(version=version))
+
+    def release_status(self) -> api.ReleaseStatus:
+        """Return the published release, and how far it is on each node."""
+        return self._call(api.RELEASE_STATUS, api.Nothing())
+
     def put_config(self, values: Document) -> api.Settings:
         """Change settings of the testbed; return all settings."""
         return self._call(api.PUT_CONFIG, api.PutConfig(values=values))
@@ -475,6 +510,17 @@ class Testbed:
                     f"{error}"
                 ) from None
             raise RunError(f"{self._address}: {error}") from None
+
+
+def _release_pieces(directory: Path, release: Release, here: Mapping[str, int]) -> Iterator[bytes]:
+    """Yield the bytes of a release's wheels that the orchestrator does not have."""
+    for wheel in release.wheels:
+        offset = here.get(wheel.name, 0)
+        with (directory / wheel.name).open("rb") as stream:
+            stream.seek(offset)
+            while data := stream.read(_RELEASE_PIECE_BYTES):
+                yield api.frame(wheel.name, offset, data)
+                offset += len(data)
 
 
 def read_files(path: Path) -> tuple[str, dict[str, bytes]]:

@@ -110,6 +110,8 @@ class NodeSettings(_Part):
     """Digest of the keys that the orchestrator wants nodes to trust (`keys.trust_digest`); a node
     that trusts others renews its certificate at once. "" is unknown.
     """
+    release: str = ""
+    """Version of the published release of skyhop; "" if there is none."""
 
 
 class NodeSchedule(_Part):

@@ -174,6 +174,28 @@ class AlertKind(StrEnum):
     BACKUP = "backup"
 
 
+class UpdateState(StrEnum):
+    """State of the published release on a node."""
+
+    CURRENT = "current"
+    """The node runs it, or a newer version."""
+    NOT_ALLOWED = "not-allowed"
+    """The node's owner does not allow it."""
+    UNSUPPORTED = "unsupported"
+    """The agent was installed in a way that it cannot change by itself."""
+    REFUSED = "refused"
+    """The release is not signed by the owner's key, older than one that was seen, or unfit."""
+    WAITING = "waiting"
+    """The download or the installation waits, or goes on later."""
+    LOADING = "loading"
+    READY = "ready"
+    """The release is installed, and waits for the end of runs."""
+    TRIAL = "trial"
+    """The release runs, and has not reported to the orchestrator yet."""
+    FAILED = "failed"
+    """The release was tried and did not work; it is not tried again."""
+
+
 class TaskKind(StrEnum):
     """Kind of a task for a server's node."""
 

@@ -40,6 +40,7 @@ from skyhop_testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop_testbed.executor.tcp_sockets import TcpSocket
 from skyhop_testbed.executor.traffic import Traffic
 from skyhop_testbed.keys import make_request
+from skyhop_testbed.launcher import Launched
 from skyhop_testbed.protocol import OLDEST, PROTOCOL, Peer
 from skyhop_testbed.words import ENDED
 
@@ -286,6 +287,7 @@ class NodeHere:
         said: log lines of the agent.
         settings: the owner's settings.
         internet_lacks: what the machine lacks for the network `internet`.
+        launched: launcher of the agent; `None` without one.
         sockets: TCP sockets of this machine, as the agent sees them.
     """
 
@@ -297,6 +299,7 @@ class NodeHere:
         self.listening: set[int] = set()
         self.said: list[str] = []
         self.settings = Settings()
+        self.launched: Launched | None = None
         self.internet_lacks: str | None = None
         self.sockets = Sockets()
         self._pids = iter(range(_FIRST_PID, 2 * _FIRST_PID))
@@ -321,6 +324,7 @@ class NodeHere:
             say=self.said.append,
             clock=self.clock,
             internet_lacks=lambda: self.internet_lacks,
+            launched=self.launched,
         )
         self.agent = Agent(self.state, self._identity, options, self.settings)
         self.agent._node.link.wire = _Wire(self.orchestrator)

@@ -103,18 +103,24 @@ def test_the_installer_of_a_node(tmp_path: Path) -> None:
     assert "skyhop 1.0 is installed" in done.stdout
     assert "enrol NODE.invitation --state /var/lib/skyhop-agent" in done.stdout
     options = "--state /var/lib/skyhop-agent --dish 192.168.100.1:9200 --interface eth0"
-    assert f"ExecStart=/opt/skyhop/bin/skyhop testbed agent {options}\n" in machine.unit()
+    started = f"ExecStart=/opt/skyhop/bin/python -m skyhop_testbed.launcher {options}\n"
+    assert started in machine.unit()
     log = (tmp_path / "log").read_text()
     assert "python3-venv" in log
     assert "systemctl enable systemd-time-wait-sync.service" in log
     assert (tmp_path / "lib" / "skyhop-agent").stat().st_mode & 0o777 == 0o700
     first = machine.current
 
-    # An upgrade keeps the service's options, and the former version.
+    # An upgrade keeps the service's options, and the former version. A service of an earlier
+    # installer gets the launcher.
+    unit = tmp_path / "etc" / "systemd" / "system" / "skyhop-agent.service"
+    earlier = "/opt/skyhop/bin/skyhop testbed agent"
+    unit.write_text(unit.read_text().replace(started.partition(" --")[0][10:], earlier))
+    assert f"ExecStart={earlier} {options}\n" in machine.unit()
     write_wheels(machine.node, "1.1")
     done = machine.install("--no-packages")
     assert "skyhop 1.1 is installed" in done.stdout, done.stderr
-    assert options in machine.unit()
+    assert started in machine.unit()
     second = machine.current
     assert machine.versions == {first, second}
 

@@ -116,7 +116,7 @@ def test_every_operation_has_one_handler(testbed: Local) -> None:
     tables.append(testbed.service._handlers)
     of_pages = {each.name for each in page_port.OPERATIONS}
     names = [name for table in tables for name in table if name not in of_pages]
-    names.append(api.UPLOAD.name)
+    names += [api.UPLOAD.name, api.UPLOAD_RELEASE.name]
     assert sorted(names) == sorted(api.OPERATIONS)
     changing = ({*handlers.WRITING} - of_pages) | {*handlers.ACTING}
     of_users = {name for name in changing if api.OPERATIONS[name].roles != api.NODES}

@@ -49,6 +49,10 @@ class FakeOrchestrator:
         self.policy: dict[str, Any] = {}
         self.mode = "auto"
         self.inputs: dict[str, bytes] = {}
+        self.releases: dict[str, dict[str, bytes]] = {}
+        """Files of releases by version."""
+        self.offered = ""
+        """Version of the published release; "" as of an orchestrator without releases."""
         self.events: list[tuple[int, str, dict[str, Any]]] = []
         self.claims: list[tuple[str, int]] = []
         self.grants = True
@@ -171,6 +175,7 @@ class FakeOrchestrator:
         body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
         body |= {"scavenger_mode": self.mode}
         body["settings"] = {"heartbeat_s": 1.0, "late_s": 120.0, "reschedule_after_s": 1800.0}
+        body["settings"] |= {"release": self.offered} if self.offered else {}
         return self.signed(api.OrderKind.SCHEDULE, {**body, **others})
 
     def task(
@@ -275,6 +280,10 @@ class FakeOrchestrator:
         if request.name not in self.inputs:
             raise NotFoundError(f"there is no {request.name}")
         return self.inputs[request.name][request.offset :]
+
+    def fetchrelease(self, request: api.FetchRelease) -> bytes:
+        """Return a file of a release from an offset on."""
+        return self.releases[request.version][request.name][request.offset :]
 
     def uploadstate(self, request: api.RunSide) -> dict[str, int]:
         """Return the received bytes of each file of a run's side."""

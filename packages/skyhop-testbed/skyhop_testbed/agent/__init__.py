@@ -32,8 +32,11 @@ def enrol(invitation: Path, state: Path) -> str:
     return identity.enrol(invitation, state).node
 
 
-def run_agent(state: Path, *, options: Options | None = None) -> None:
+def run_agent(state: Path, *, options: Options | None = None) -> bool:
     """Run a node's agent until Ctrl-C, SIGTERM or SIGHUP; see `service.run_agent`.
+
+    Returns:
+        whether the agent is to be started again, in another version.
 
     Raises:
         InputError: the node is not enrolled, or another agent uses the directory.
@@ -41,4 +44,4 @@ def run_agent(state: Path, *, options: Options | None = None) -> None:
     """
     from skyhop_testbed.agent import service
 
-    service.run_agent(state, options=options)
+    return service.run_agent(state, options=options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
-from skyhop_testbed.agent.reports import HealthReport
+from skyhop_testbed.agent.reports import HealthReport, UpdateHealth
 from skyhop_testbed.agent.room import Room
 from skyhop_testbed.words import Backend, Network
 
@@ -22,8 +22,8 @@ _PROGRAMS = (
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
-def health(node: Node, runs: Room) -> HealthReport:
-    """Return a health report: programs, kernel, disk, clock and load."""
+def health(node: Node, runs: Room, update: UpdateHealth | None = None) -> HealthReport:
+    """Return a health report: programs, kernel, disk, clock, load and state of the release."""
     has_kernel = kernel_answers(node.kernel)
     lacks = _network_lacks(node, has_kernel=has_kernel)
     return HealthReport(
@@ -49,6 +49,7 @@ def health(node: Node, runs: Room) -> HealthReport:
         shortage=runs.why_full() or "",
         results_bytes=runs.used_bytes(),
         results_most_bytes=node.policy.results_bytes,
+        update=update,
     )
 
 

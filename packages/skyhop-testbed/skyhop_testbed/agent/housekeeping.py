@@ -19,6 +19,7 @@ from skyhop_testbed.agent.health import health
 from skyhop_testbed.agent.identity import Identity, open_public_wire, reenrol, renew
 from skyhop_testbed.agent.local_runs import FORGET_NS, LocalRuns
 from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.reports import UpdateHealth
 from skyhop_testbed.agent.room import Room
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.api import ApiError
@@ -36,9 +37,15 @@ _CLEAN_EVERY_S = 60.0
 class Housekeeping:
     """Periodic work, each kind at its own interval."""
 
-    def __init__(self, node: Node, runs: LocalRuns, room: Room) -> None:
+    def __init__(
+        self,
+        node: Node,
+        runs: LocalRuns,
+        room: Room,
+        update: Callable[[], UpdateHealth | None] = lambda: None,
+    ) -> None:
         self._node, self._runs, self._due = node, runs, DueTimes(node.clock)
-        self._room, self._shortage = room, ""
+        self._room, self._shortage, self._update = room, "", update
         self._threads: dict[str, threading.Thread] = {}
         self._schedule: Schedule | None = None
         self._fetched: dict[str, Mapping[str, InputFile]] = {}
@@ -83,7 +90,7 @@ class Housekeeping:
             self._threads[name].start()
 
     def _report_health(self) -> None:
-        self._node.report(health(self._node, self._room))
+        self._node.report(health(self._node, self._room, self._update()))
 
     def _note_shortage(self) -> None:
         """Report at once when the disk becomes full, and when it has room again."""

@@ -11,18 +11,20 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from skyhop.errors import InputError, RunError
 from skyhop_testbed import api
 from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.identity import Identity
-from skyhop_testbed.api import ApiError, ErrorKind
+from skyhop_testbed.api import ApiError, ErrorKind, Operation
 from skyhop_testbed.clock import Clock
+from skyhop_testbed.words import EventKind
 
 if TYPE_CHECKING:
     from skyhop_testbed.wire import Lines
 
+F = TypeVar("F", api.Input, api.FetchRelease)
 _FINAL = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 _FINAL_WAIT_S = 60.0
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
@@ -95,6 +97,9 @@ class Link:
         self._troubles: set[str] = set()
         self._orders: Lines[api.Order] | None = None
         self.is_connected = False
+        self.has_reported_health = False
+        """Whether the orchestrator has a report of this agent's health."""
+        self._began_ns = clock.now_ns()
         self._is_following_again = False
         """Whether the agent itself has ended the last stream of orders."""
         self.wire = identity.open_wire()
@@ -152,10 +157,40 @@ class Link:
             RunError: the download failed, or the file is longer than `most` bytes.
         """
         offset = file.stat().st_size if file.exists() else 0
-        asked = api.Input(job=job, name=name, offset=offset)
+        self._download(api.INPUT, api.Input(job=job, name=name, offset=offset), file, most)
+
+    def fetch_release(
+        self, version: str, name: str, file: Path, most: int, check: Callable[[], None]
+    ) -> None:
+        """Download a file of a release; a partial download in `file` is resumed.
+
+        Args:
+            version: the release.
+            name: the file's name in it.
+            file: the file to write.
+            most: upper limit on its size.
+            check: called before each piece; its exception ends the download.
+
+        Raises:
+            RunError: the download failed, or the file is longer than `most` bytes.
+        """
+        offset = file.stat().st_size if file.exists() else 0
+        asked = api.FetchRelease(version=version, name=name, offset=offset)
+        self._download(api.FETCH_RELEASE, asked, file, most, check)
+
+    def _download(
+        self,
+        operation: Operation[F, bytes],
+        asked: F,
+        file: Path,
+        most: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        name = asked.name
         try:
             with file.open("ab") as stream:
-                for piece in self.wire.download(api.INPUT, asked, _PATIENCE_S):
+                for piece in self.wire.download(operation, asked, _PATIENCE_S):
+                    check()
                     stream.write(piece)
                     if stream.tell() > most:
                         raise RunError(f"{name}: is longer than its announced size")
@@ -282,6 +317,10 @@ class Link:
             if not rows:
                 return
             self._db.acknowledge(last)
+            self.has_reported_health |= any(
+                kind == EventKind.HEALTH and at_ns >= self._began_ns and seq <= last
+                for seq, at_ns, kind, _ in rows
+            )
             if last < rows[-1][0]:
                 said = f"the orchestrator accepted reports up to {last} only"
                 raise ApiError(ErrorKind.INTERNAL, said)

@@ -54,6 +54,8 @@ class Node:
     """Function that returns the space of the disk with the node's directory."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Event that is set when the agent ends; executors of runs continue without it."""
+    restarts: bool = False
+    """Whether the agent ends to be started again, in another version."""
     waking: threading.Event = field(default_factory=threading.Event)
     """Event that wakes the main loop before its next full second."""
     fetching: defaultdict[str, threading.Lock] = field(

@@ -130,6 +130,15 @@ class MonthlyData(TypedDict):
     """Reason why uploads wait; `None` if they need not."""
 
 
+class UpdateHealth(TypedDict):
+    """State of the published release of skyhop on a node."""
+
+    release: str
+    state: str
+    """One of the words of `UpdateState`."""
+    why: str
+
+
 @dataclass(frozen=True)
 class HealthReport:
     """Software and resources of the node."""
@@ -152,6 +161,8 @@ class HealthReport:
     results_bytes: int = 0
     """Bytes that runs take on the node, or may still write."""
     results_most_bytes: float = 0.0
+    update: UpdateHealth | None = None
+    """State of the published release; `None` if none is published."""
 
 
 Report = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,11 @@ from skyhop_testbed.agent.surroundings import Surroundings
 from skyhop_testbed.agent.telemetry_outbox import TelemetryOutbox
 from skyhop_testbed.agent.trigger_runs import TriggerRuns
 from skyhop_testbed.agent.triggering import Triggers
+from skyhop_testbed.agent.updating import Updater
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop_testbed.executor.user_network import Availability
 from skyhop_testbed.free_space import SpaceOf, space_of
+from skyhop_testbed.launcher import Launched
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
@@ -78,14 +80,19 @@ class Options:
     """Function that returns what the network `internet` lacks here; by default a real look."""
     space_of: SpaceOf = space_of
     """Function that returns the space of a disk."""
+    launched: Launched | None = field(default_factory=Launched.of_environment)
+    """Launcher that has started this agent; `None` without one."""
 
 
-def run_agent(state: Path, *, options: Options | None = None) -> None:
+def run_agent(state: Path, *, options: Options | None = None) -> bool:
     """Run a node's agent until Ctrl-C, SIGTERM or SIGHUP; executors of runs continue without it.
 
     Args:
         state: the directory that `enrol` made.
         options: the options; default values if not given.
+
+    Returns:
+        whether the agent is to be started again, in another version.
 
     Raises:
         InputError: the node is not enrolled, another agent uses the directory, or the owner's
@@ -99,6 +106,7 @@ def run_agent(state: Path, *, options: Options | None = None) -> None:
         agent = Agent(state, identity, chosen, settings)
         stop_on_signals(agent.end)
         agent.run()
+        return agent.restarts
 
 
 def _settings(state: Path, options: Options) -> Settings:
@@ -135,7 +143,14 @@ class Agent:
         self._trigger_runs = TriggerRuns(node, self._runs, triggers, self._admission)
         self._telemetry = TelemetryOutbox(node)
         self._traffic = HostTraffic(node, self._host, self._runs)
-        self._housekeeping = Housekeeping(node, self._runs, room)
+        self._housekeeping = Housekeeping(node, self._runs, room, lambda: self._updater.health)
+        self._updater = Updater(
+            node,
+            self._runs,
+            settings.update,
+            self._housekeeping.report_health,
+            launched=options.launched,
+        )
         self._watch = Watch(
             options.dish,
             options.terminal,
@@ -195,6 +210,11 @@ class Agent:
         self._node.closing.set()
         self._node.waking.set()
 
+    @property
+    def restarts(self) -> bool:
+        """Whether the agent has ended to be started again, in another version."""
+        return self._node.restarts
+
     def run(self) -> None:
         """Run the main loop until `end` is called."""
         node = self._node
@@ -218,6 +238,7 @@ class Agent:
         for part in (self._watch, self._predictions, self._surroundings, self._prober):
             part.close()
         self._runs.join(_LAST_STEPS_S)
+        self._updater.close(_LAST_STEPS_S)
         node.guarded("signals", self._signals.close)
         node.guarded("triggers", self._trigger_runs.close)
         node.guarded("telemetry", self._telemetry.send)
@@ -252,6 +273,7 @@ class Agent:
             guarded(f"run {action.run}", lambda a=action: self._runs.apply(a))  # type: ignore[misc]
         self._telemetry.send_due()
         self._housekeeping.do_due()
+        guarded("update", self._updater.do_due)
         self._node.db.flush()
 
     def _serve_signals(self, sample: Sample | None) -> None:

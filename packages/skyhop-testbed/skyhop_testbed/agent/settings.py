@@ -19,6 +19,10 @@
     model = "models/xgboost"               # relative to this file; or a list, one per target
     horizon = 1                            # s; default: each model's shortest
 
+    [update]                               # off without this table
+    allow = "patch"                        # or "any", "none"
+    key = "…"                              # public key of the releases' signer
+
 In `[orbit]`, `path = "site.parquet"` with `begins = "2026-12-01T10:00:00Z"` is for emulated links,
 whose path file or scenario gives the satellites, and `grid = true` for the times of Starlink's
 handover grid alone.
@@ -26,11 +30,14 @@ handover grid alone.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime as dt
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +58,7 @@ _OLDEST_DAYS = 14.0
 """Age limit of element sets in days, the same as that of `skyhop path`."""
 _LARGEST_FILE = 100_000
 _MOST_MODELS, _LONGEST_HORIZON_S = 2, 30
+_KEY_BYTES = 32
 _TARGET = re.compile(
     r"(?:(?P<host>[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)"
     r"|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
@@ -94,6 +102,25 @@ class Predict:
     """Horizon of the predictions in s; `None` is each model's shortest."""
 
 
+class Allowed(StrEnum):
+    """Releases that the agent may install by itself."""
+
+    NONE = "none"
+    PATCH = "patch"
+    """Releases whose first two numbers are those of the present version."""
+    ANY = "any"
+    """All releases that are newer than the present version."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """Releases that the agent may install, and who must have signed them."""
+
+    allowed: Allowed = Allowed.NONE
+    key: bytes | None = None
+    """Public key (Ed25519, 32 bytes) of the signer."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a node's owner; the defaults switch everything off."""
@@ -110,6 +137,7 @@ class Settings:
     predict: Predict | None = None
     proxy: str | None = None
     """URL of the HTTP proxy through which the agent reaches the orchestrator."""
+    update: Update = Update()
 
     @property
     def needs_dish(self) -> bool:
@@ -149,7 +177,7 @@ class _WrongError(ValueError):
 
 
 def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
-    known = {"place", "precision_deg", "orbit", "weather", "probe", "predict", "proxy"}
+    known = {"place", "precision_deg", "orbit", "weather", "probe", "predict", "proxy", "update"}
     _known(content, known, "")
     place = _text(content, "place", "")
     precision_deg = _number(content, "precision_deg", _PRECISION_DEG, _COARSEST_DEG)
@@ -166,7 +194,8 @@ def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
             checked_proxy(proxy, "proxy")
         except InputError as error:
             raise _WrongError(str(error)) from None
-    return Settings(place, precision_deg, orbit, weather, probe, predict, proxy)
+    update = Update() if "update" not in content else _update(_table(content, "update"))
+    return Settings(place, precision_deg, orbit, weather, probe, predict, proxy, update)
 
 
 def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:
@@ -243,6 +272,26 @@ def _predict(table: Mapping[str, Any], directory: Path) -> Predict:
     if horizon is not None and (type(horizon) is not int or not 1 <= horizon <= _LONGEST_HORIZON_S):
         raise _WrongError(f"predict.horizon: expected seconds from 1 to {_LONGEST_HORIZON_S}")
     return Predict(tuple(str(directory / name) for name in models), horizon)
+
+
+def _update(table: Mapping[str, Any]) -> Update:
+    _known(table, {"allow", "key"}, "update.")
+    allow, text = _text(table, "allow", "update.") or Allowed.NONE, _text(table, "key", "update.")
+    if allow not in [each.value for each in Allowed]:
+        raise _WrongError('update.allow: expected "none", "patch" or "any"')
+    key = None
+    if text is not None:
+        try:
+            key = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != _KEY_BYTES:
+            raise _WrongError(
+                "update.key: expected the public key that skyhop testbed release key prints"
+            )
+    if key is None and allow != Allowed.NONE:
+        raise _WrongError("update.key: is missing: give the public key of the releases' signer")
+    return Update(Allowed(allow), key)
 
 
 def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:

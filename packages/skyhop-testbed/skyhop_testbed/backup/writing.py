@@ -7,6 +7,7 @@ then, and the database once more, until it names no file that the backup lacks.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,7 @@ from skyhop_testbed.backup.places import (
     sync_directory,
 )
 from skyhop_testbed.orchestrator.bucket import FILE as BUCKET_FILE
+from skyhop_testbed.orchestrator.marks import release_of
 from skyhop_testbed.orchestrator.watch import LAST_BACKUP
 
 _ROUNDS = 5
@@ -39,8 +41,8 @@ _ATTEMPTS = 3
 """Upper limit on attempts to copy a file that becomes shorter meanwhile."""
 _BUSY_S = 20.0
 _STAGING = ".skyhop-"
-_INCOMING = "runs/incoming/"
-"""Unfinished uploads, which nodes send again from their beginning."""
+_INCOMING = ("runs/incoming/", "releases/incoming/")
+"""Unfinished uploads, which nodes and administrators send again from their beginning."""
 _CREDENTIAL = "admin.json"
 _FILES_OF_DATABASE = """
     SELECT artefact.name, artefact.size, artefact.sha256, artefact.side, run.id, run.job,
@@ -48,6 +50,7 @@ _FILES_OF_DATABASE = """
     FROM artefact JOIN run ON run.id = artefact.run
 """
 _INPUTS_OF_DATABASE = "SELECT DISTINCT sha256, size FROM job_file"
+_RELEASE_OF_DATABASE = "SELECT value FROM config WHERE key = 'release'"
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ def _names(state: Path) -> Iterator[str]:
     in the day's file, which is listed afterwards.
     """
     yield from (name for name in (_CREDENTIAL, BUCKET_FILE) if (state / name).is_file())
-    for part in ("objects", "runs"):
+    for part in ("objects", "runs", "releases"):
         yield from _below(state, part)
     yield from _below(state, "telemetry", lambda name: name.endswith(".jsonl"))
     yield from _below(state, "telemetry", lambda name: not name.endswith(".jsonl"))
@@ -293,7 +296,10 @@ def snapshot(database: Path, copy: Path) -> int:
 
 
 def named_files(database: Path) -> Iterable[tuple[str, int, str]]:
-    """Yield path, size and digest of the files that a database names: results and input files."""
+    """Yield path, size and digest of the files that a database names.
+
+    These are results, input files and the files of the published release.
+    """
     from skyhop_testbed.orchestrator.uploads import place_of
 
     with closing(sqlite3.connect(database)) as opened:
@@ -303,3 +309,7 @@ def named_files(database: Path) -> Iterable[tuple[str, int, str]]:
             yield f"runs/{place}/{row['name']}", row["size"], row["sha256"]
         for sha256, size in opened.execute(_INPUTS_OF_DATABASE):
             yield f"objects/inputs/{sha256}", size, sha256
+        for (text,) in opened.execute(_RELEASE_OF_DATABASE):
+            release = release_of(json.loads(text))
+            for name, (size, sha256) in release.files.items() if release else ():
+                yield name, size, sha256

@@ -20,6 +20,7 @@ from skyhop_testbed.cli.testbed_bucket import bucket
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.cli.testbed_import import import_
 from skyhop_testbed.cli.testbed_kernel import kernel
+from skyhop_testbed.cli.testbed_release import release_app
 from skyhop_testbed.cli.testbed_shared import (
     As,
     instant_ns,
@@ -58,6 +59,7 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("approve")(approve)
 app.add_typer(authority_app, name="authority")
+app.add_typer(release_app, name="release")
 testbed_admin.register(app)
 testbed_alerts.register(app)
 testbed_quota.register(app)
@@ -209,13 +211,14 @@ def agent(
 ) -> None:
     """Run the agent of a node until Ctrl-C or SIGTERM; runs outlive it.
 
-    It makes only outgoing connections.
+    It makes only outgoing connections. Exit status 75 asks for a restart, into a new version.
 
     Example: skyhop testbed agent --dish 192.168.100.1:9200 --interface eth0
     """
     from skyhop import logs
     from skyhop_testbed.agent import run_agent
     from skyhop_testbed.agent.service import Options
+    from skyhop_testbed.launcher import RESTART_STATUS
 
     logs.configure(otherwise=logs.SERVICE)
     options = Options(
@@ -226,7 +229,9 @@ def agent(
         settings=settings,
     )
     with until_signal():
-        run_agent(state.absolute(), options=options)
+        restarts = run_agent(state.absolute(), options=options)
+    if restarts:
+        raise typer.Exit(RESTART_STATUS)
 
 
 @app.command()

@@ -97,22 +97,22 @@ class View:
         """
         return self._below_floor(1.0)
 
-    def check_room(self) -> None:
-        """Refuse what fills the disk if free space is below its floor.
+    def check_room(self, needed: int = 0) -> None:
+        """Refuse what fills the disk if free space is below its floor after `needed` more bytes.
 
         Raises:
             RunError: the disk is too full.
         """
-        why = self.shortage()
+        why = self._below_floor(1.0, needed)
         if why is not None:
             raise RunError(why)
 
-    def _below_floor(self, share: float) -> str | None:
+    def _below_floor(self, share: float, needed: int = 0) -> str | None:
         with self.reading(ITSELF) as ctx:
             settings = ctx.settings
         space = self.space_of(self.directory)
         floor = floor_bytes(space, settings.free_floor_bytes, settings.free_floor_percent)
-        return shortage(space, round(share * floor), "the testbed's disk")
+        return shortage(space, round(share * floor), "the testbed's disk", needed)
 
 
 class Orchestrator(View):

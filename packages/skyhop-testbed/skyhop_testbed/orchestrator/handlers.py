@@ -125,7 +125,7 @@ def note_refusal(
 
 def target_of(values: Mapping[str, object]) -> str:
     """Return the job, run, node or user that a request names, for the audit log; never a secret."""
-    for name in ("job", "run", "node", "user", "name"):
+    for name in ("job", "run", "node", "user", "name", "version"):
         if values.get(name):
             return str(values[name])[:200]
     lines = str(values.get("toml", "")).splitlines()

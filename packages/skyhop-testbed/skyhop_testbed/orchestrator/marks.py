@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import TypedDict
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from skyhop_testbed.store.tables import config
 
-_RESTORED, _TRUST = "restored", "trust"
+_RESTORED, _TRUST, _RELEASE = "restored", "trust", "release"
 
 
 class NodeMarks(TypedDict):
@@ -19,6 +20,18 @@ class NodeMarks(TypedDict):
     restored_from_ns: int
     restored_at_ns: int
     trust: str
+    release: str
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """Release that nodes may install, and its files in the state directory."""
+
+    version: str
+    key: str
+    published_ns: int
+    files: dict[str, tuple[int, str]]
+    """Size and SHA-256 digest of each file, by its path in the state directory."""
 
 
 def put_restored(connection: Connection, from_ns: int, at_ns: int) -> None:
@@ -44,11 +57,35 @@ def put_trust(connection: Connection, digest: str) -> bool:
     return True
 
 
+def put_release(connection: Connection, release: PublishedRelease | None) -> None:
+    """Store the published release; `None` if there is none."""
+    _put(connection, _RELEASE, None if release is None else asdict(release))
+
+
+def published_release(connection: Connection) -> PublishedRelease | None:
+    """Return the published release, if there is one."""
+    return release_of(_get(connection, _RELEASE))
+
+
+def release_of(values: object) -> PublishedRelease | None:
+    """Return the release that a mark in the table `config` describes."""
+    if not isinstance(values, dict):
+        return None
+    files = {name: (int(size), str(sha256)) for name, (size, sha256) in values["files"].items()}
+    return PublishedRelease(**{**values, "files": files})
+
+
 def node_marks(connection: Connection) -> NodeMarks:
     """Return the marks that a node's schedule contains."""
     from_ns, at_ns = restored_times(connection)
     trust = str(_get(connection, _TRUST) or "")
-    return {"restored_from_ns": from_ns, "restored_at_ns": at_ns, "trust": trust}
+    release = published_release(connection)
+    return {
+        "restored_from_ns": from_ns,
+        "restored_at_ns": at_ns,
+        "trust": trust,
+        "release": release.version if release else "",
+    }
 
 
 def _put(connection: Connection, key: str, value: object) -> None:

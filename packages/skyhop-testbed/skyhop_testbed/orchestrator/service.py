@@ -26,7 +26,15 @@ from skyhop.errors import SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import Operation
 from skyhop_testbed.keys import fingerprint, trust_digest
-from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
+from skyhop_testbed.orchestrator import (
+    access,
+    accounts,
+    archive,
+    nodes,
+    releases,
+    runs,
+    uploads,
+)
 from skyhop_testbed.orchestrator.agents import note_agent
 from skyhop_testbed.orchestrator.authority import common_name, issued_ns
 from skyhop_testbed.orchestrator.core import Orchestrator
@@ -104,6 +112,8 @@ class Service:
             message = await read_message(operation, http)
             if operation is api.UPLOAD:
                 return await self._upload(caller, message, http)
+            if operation is api.UPLOAD_RELEASE:
+                return await self._upload_release(caller, message, http)
             if operation.name in FILES:
                 file = await _in_thread(self._opened, operation, caller, message)
                 return _pieces(file, getattr(message, "offset", 0))
@@ -233,6 +243,25 @@ class Service:
                 ctx.changed_runs.add(of.run)
                 store.publish(ctx, row, of.side)
             return True
+
+        return await _in_thread(finish)
+
+    async def _upload_release(
+        self, caller: Caller, message: api.NamedRelease, http: Request
+    ) -> bool:
+        """Write the pieces of a release's wheels as they arrive; publish it if it is complete."""
+        orchestrator, version, frames = self._orchestrator, message.version, api.Frames()
+        async for data in http.stream():
+            for piece, content in frames.feed(data):
+                await _in_thread(
+                    releases.write_piece, orchestrator, version, piece.name, piece.offset, content
+                )
+
+        def finish() -> bool:
+            is_published = releases.finish(orchestrator, caller, version)
+            with orchestrator.writing(caller) as ctx:
+                ctx.audit(api.UPLOAD_RELEASE.name, version)
+            return is_published
 
         return await _in_thread(finish)
 

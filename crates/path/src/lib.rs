@@ -14,6 +14,7 @@ pub mod import;
 mod jitter;
 mod mirror;
 mod outage;
+mod repeated_search;
 mod request;
 pub mod route;
 mod states;

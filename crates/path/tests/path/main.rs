@@ -13,3 +13,4 @@ mod measured;
 mod mirror;
 mod outage;
 mod routes;
+mod simple_pairs;

@@ -60,6 +60,21 @@ fn positions_of_10_000_element_sets(bencher: Bencher<'_, '_>) {
     });
 }
 
+/// The same positions from the crate sgp4, one satellite at a time, in inertial axes.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn positions_of_10_000_element_sets_by_the_crate_sgp4(bencher: Bencher<'_, '_>) {
+    let constellation = element_sets();
+    bencher.counter(ItemsCount::new(STEPS)).bench_local(|| {
+        let mut found = 0;
+        for second in 0..STEPS {
+            let time = constellation.epoch.after(Duration::from_secs(80_000 + second));
+            let sets = constellation.element_sets.iter();
+            found += sets.filter_map(|set| black_box(set.position(black_box(time)))).count();
+        }
+        found
+    });
+}
+
 fn starlink() -> Constellation {
     let toml = include_str!("../../../data/constellations/starlink-shell1.toml");
     Constellation::parse(toml, "starlink-shell1.toml").expect("a constellation")

@@ -7,6 +7,9 @@
 //! usually by micrometres. Where this form does not apply, `None` leaves the satellite to that crate: in deep space, where
 //! the theory has no position, and a year or more after the epoch.
 
+// The loops index the same lane of several arrays.
+#![allow(clippy::needless_range_loop)]
+
 use crate::sine::{LARGEST_ANGLE_RAD, LARGEST_TURN_RAD, sin_cos, turn};
 use crate::{MeanElements, Vec3};
 
@@ -37,6 +40,8 @@ macro_rules! constants {
         impl Constants {
             /// Constants of a satellite that this form of the theory does not propagate.
             pub(crate) const NONE: Self = Self { $($name: f64::NAN,)* };
+
+            const ZERO: Self = Self { $($name: 0.0,)* };
         }
 
         impl<const N: usize> Block<N> {
@@ -55,7 +60,7 @@ macro_rules! constants {
 }
 
 constants! {
-    /// Eccentricity.
+    /// Eccentricity of the orbit at the epoch.
     ecco,
     /// Argument of perigee and its rate.
     argpo,
@@ -99,136 +104,187 @@ constants! {
     x7thm1,
 }
 
-impl Constants {
-    /// Compute the constants; `None` for an orbit in deep space, or one that SGP4 refuses.
-    pub(crate) fn new(elements: &MeanElements) -> Option<Self> {
-        let orbit = elements.orbit().ok()?;
-        let (no, ecco, argpo) = (orbit.mean_motion, orbit.eccentricity, orbit.argument_of_perigee);
-        let period_min = std::f64::consts::TAU / no;
-        if !(0.0..1.0).contains(&ecco) || !(period_min < 225.0) {
-            return None;
-        }
-        let (sinio, cosio) = (orbit.inclination.sin(), orbit.inclination.cos());
-        let (cosio2, omeosq) = (cosio * cosio, 1.0 - ecco * ecco);
-        let (con41, x1mth2) = (3.0 * cosio2 - 1.0, 1.0 - cosio2);
-        let ao = (GRAVITY.ke / no).powf(2.0 / 3.0);
-        let perigee = ao * (1.0 - ecco);
+/// Numbers of an orbit at its epoch from which several constants follow.
+struct Epoch {
+    orbit: sgp4::Orbit,
+    bstar: f64,
+    /// Semi-major axis in equatorial radii.
+    ao: f64,
+    /// Square of the inclination's cosine, and 1 - eccentricity².
+    cosio2: f64,
+    omeosq: f64,
+    /// Density of the atmosphere: its reference radius, powers of the distance from it, and eccentricity in its units.
+    sfour: f64,
+    tsi: f64,
+    eta: f64,
+    psisq: f64,
+    coef: f64,
+    coef1: f64,
+}
 
-        let height_km = GRAVITY.ae * (perigee - 1.0);
+/// Secular rates of the angles by J2 and J4.
+struct Rates {
+    mdot: f64,
+    argpdot: f64,
+    nodedot: f64,
+    /// Part of `nodedot` of first order in J2.
+    node_by_j2: f64,
+}
+
+impl Epoch {
+    fn new(orbit: sgp4::Orbit, bstar: f64) -> Self {
+        let ecco = orbit.eccentricity;
+        let ao = (GRAVITY.ke / orbit.mean_motion).powf(2.0 / 3.0);
+        let height_km = GRAVITY.ae * (ao * (1.0 - ecco) - 1.0);
         let s_km = if height_km < 98.0 { 20.0 } else { (height_km - 78.0).min(78.0) };
         let sfour = s_km / GRAVITY.ae + 1.0;
         let tsi = 1.0 / (ao - sfour);
         let eta = ao * ecco * tsi;
-        let (etasq, eeta) = (eta * eta, ecco * eta);
-        let psisq = (1.0 - etasq).abs();
+        let psisq = (1.0 - eta * eta).abs();
         let coef = ((120.0 - s_km) / GRAVITY.ae).powi(4) * tsi.powi(4);
-        let coef1 = coef / psisq.powf(3.5);
+        let cosio2 = orbit.inclination.cos().powi(2);
+        let (omeosq, coef1) = (1.0 - ecco * ecco, coef / psisq.powf(3.5));
+        Self { orbit, bstar, ao, cosio2, omeosq, sfour, tsi, eta, psisq, coef, coef1 }
+    }
 
-        let bstar = elements.bstar;
-        let cc1 = bstar
-            * (coef1
-                * no
-                * (ao * (1.0 + 1.5 * etasq + eeta * (4.0 + etasq))
-                    + 0.375 * GRAVITY.j2 * tsi / psisq
-                        * con41
-                        * (8.0 + 3.0 * etasq * (8.0 + etasq))));
-        let cc4 = 2.0
-            * no
-            * coef1
-            * ao
-            * omeosq
+    /// 3 cos² of the inclination - 1.
+    fn con41(&self) -> f64 {
+        3.0 * self.cosio2 - 1.0
+    }
+
+    /// Drag of the semi-major axis.
+    fn cc1(&self) -> f64 {
+        let (etasq, eeta) = (self.eta * self.eta, self.orbit.eccentricity * self.eta);
+        let by_j2 = 0.375 * GRAVITY.j2 * self.tsi / self.psisq * self.con41();
+        self.bstar
+            * self.coef1
+            * self.orbit.mean_motion
+            * (self.ao * (1.0 + 1.5 * etasq + eeta * (4.0 + etasq))
+                + by_j2 * (8.0 + 3.0 * etasq * (8.0 + etasq)))
+    }
+
+    /// Drag of the eccentricity.
+    fn cc4(&self) -> f64 {
+        let (eta, ecco) = (self.eta, self.orbit.eccentricity);
+        let (etasq, eeta) = (eta * eta, ecco * eta);
+        let along = -3.0 * self.con41() * (1.0 - 2.0 * eeta + etasq * (1.5 - 0.5 * eeta));
+        let across = 0.75
+            * (1.0 - self.cosio2)
+            * (2.0 * etasq - eeta * (1.0 + etasq))
+            * (2.0 * self.orbit.argument_of_perigee).cos();
+        2.0 * self.orbit.mean_motion
+            * self.coef1
+            * self.ao
+            * self.omeosq
             * (eta * (2.0 + 0.5 * etasq) + ecco * (0.5 + 2.0 * etasq)
-                - GRAVITY.j2 * tsi / (ao * psisq)
-                    * (-3.0 * con41 * (1.0 - 2.0 * eeta + etasq * (1.5 - 0.5 * eeta))
-                        + 0.75
-                            * x1mth2
-                            * (2.0 * etasq - eeta * (1.0 + etasq))
-                            * (2.0 * argpo).cos()));
+                - GRAVITY.j2 * self.tsi / (self.ao * self.psisq) * (along + across))
+    }
 
-        let posq = 1.0 / (ao * omeosq).powi(2);
+    fn rates(&self) -> Rates {
+        let (no, cosio, cosio2) =
+            (self.orbit.mean_motion, self.orbit.inclination.cos(), self.cosio2);
+        let cosio4 = cosio2 * cosio2;
+        let posq = 1.0 / (self.ao * self.omeosq).powi(2);
         let temp1 = 1.5 * GRAVITY.j2 * posq * no;
         let temp2 = 0.5 * temp1 * GRAVITY.j2 * posq;
         let temp3 = -0.46875 * GRAVITY.j4 * posq * posq * no;
-        let cosio4 = cosio2 * cosio2;
+        let betao = self.omeosq.sqrt();
         let node_by_j2 = -temp1 * cosio;
-        let mdot = no
-            + 0.5 * temp1 * omeosq.sqrt() * con41
-            + 0.0625 * temp2 * omeosq.sqrt() * (13.0 - 78.0 * cosio2 + 137.0 * cosio4);
-        let argpdot = -0.5 * temp1 * (1.0 - 5.0 * cosio2)
-            + 0.0625 * temp2 * (7.0 - 114.0 * cosio2 + 395.0 * cosio4)
-            + temp3 * (3.0 - 36.0 * cosio2 + 49.0 * cosio4);
-        let nodedot = node_by_j2
-            + (0.5 * temp2 * (4.0 - 19.0 * cosio2) + 2.0 * temp3 * (3.0 - 7.0 * cosio2)) * cosio;
+        Rates {
+            mdot: no
+                + 0.5 * temp1 * betao * self.con41()
+                + 0.0625 * temp2 * betao * (13.0 - 78.0 * cosio2 + 137.0 * cosio4),
+            argpdot: -0.5 * temp1 * (1.0 - 5.0 * cosio2)
+                + 0.0625 * temp2 * (7.0 - 114.0 * cosio2 + 395.0 * cosio4)
+                + temp3 * (3.0 - 36.0 * cosio2 + 49.0 * cosio4),
+            nodedot: node_by_j2
+                + (0.5 * temp2 * (4.0 - 19.0 * cosio2) + 2.0 * temp3 * (3.0 - 7.0 * cosio2))
+                    * cosio,
+            node_by_j2,
+        }
+    }
+}
 
+impl Constants {
+    /// Compute the constants; `None` for an orbit in deep space, or one that SGP4 refuses.
+    pub(crate) fn new(elements: &MeanElements) -> Option<Self> {
+        let orbit = elements.orbit().ok()?;
+        let period_min = std::f64::consts::TAU / orbit.mean_motion;
+        if !(0.0..1.0).contains(&orbit.eccentricity) || period_min >= 225.0 {
+            return None;
+        }
+        let epoch = Epoch::new(orbit, elements.bstar);
+        let simple = Self::without_high_terms(&epoch);
+        let perigee = epoch.ao * (1.0 - epoch.orbit.eccentricity);
+        // Below 220 km, drag has no terms of higher order.
+        let is_low = perigee < 220.0 / GRAVITY.ae + 1.0;
+        Some(if is_low { simple } else { simple.with_high_terms(&epoch) })
+    }
+
+    fn without_high_terms(epoch: &Epoch) -> Self {
+        let (orbit, cosio2) = (&epoch.orbit, epoch.cosio2);
+        let (sinio, cosio) = (orbit.inclination.sin(), orbit.inclination.cos());
         let j3oj2 = GRAVITY.j3 / GRAVITY.j2;
         let one_plus = if (1.0 + cosio).abs() > 1.5e-12 { 1.0 + cosio } else { 1.5e-12 };
-        let simple = Self {
-            ecco,
-            argpo,
-            argpdot,
+        let (cc1, rates) = (epoch.cc1(), epoch.rates());
+        Self {
+            ecco: orbit.eccentricity,
+            argpo: orbit.argument_of_perigee,
+            argpdot: rates.argpdot,
             mo: orbit.mean_anomaly,
-            mdot,
+            mdot: rates.mdot,
             nodeo: orbit.right_ascension,
-            nodedot,
-            nodecf: 3.5 * omeosq * node_by_j2 * cc1,
-            ao,
-            no_unkozai: no,
+            nodedot: rates.nodedot,
+            nodecf: 3.5 * epoch.omeosq * rates.node_by_j2 * cc1,
+            ao: epoch.ao,
+            no_unkozai: orbit.mean_motion,
             sinio,
             cosio,
             cc1,
-            bstar_cc4: bstar * cc4,
+            bstar_cc4: epoch.bstar * epoch.cc4(),
             t2cof: 1.5 * cc1,
             aycof: -0.5 * j3oj2 * sinio,
             xlcof: -0.25 * j3oj2 * sinio * (3.0 + 5.0 * cosio) / one_plus,
-            con41,
-            x1mth2,
+            con41: epoch.con41(),
+            x1mth2: 1.0 - cosio2,
             x7thm1: 7.0 * cosio2 - 1.0,
-            // Below a perigee of 220 km, drag has no terms of higher order.
-            d2: 0.0,
-            d3: 0.0,
-            d4: 0.0,
-            bstar_cc5: 0.0,
-            t3cof: 0.0,
-            t4cof: 0.0,
-            t5cof: 0.0,
-            omgcof: 0.0,
-            xmcof: 0.0,
-            eta,
-            delmo: 0.0,
-            sinmao: 0.0,
-        };
-        if perigee < 220.0 / GRAVITY.ae + 1.0 {
-            return Some(simple);
+            eta: epoch.eta,
+            ..Self::ZERO
         }
+    }
 
-        let cc1sq = cc1 * cc1;
+    fn with_high_terms(self, epoch: &Epoch) -> Self {
+        let Epoch { ao, tsi, eta, coef, coef1, bstar, sfour, omeosq, .. } = *epoch;
+        let (orbit, cc1) = (&epoch.orbit, self.cc1);
+        let (ecco, eeta, cc1sq) = (orbit.eccentricity, orbit.eccentricity * eta, cc1 * cc1);
         let d2 = 4.0 * ao * tsi * cc1sq;
         let temp = d2 * tsi * cc1 / 3.0;
         let d3 = (17.0 * ao + sfour) * temp;
         let d4 = 0.5 * temp * ao * tsi * (221.0 * ao + 31.0 * sfour) * cc1;
-        let cc5 = 2.0 * coef1 * ao * omeosq * (1.0 + 2.75 * (etasq + eeta) + eeta * etasq);
+        let cc5 = 2.0 * coef1 * ao * omeosq * (1.0 + 2.75 * (eta * eta + eeta) + eeta * eta * eta);
         // The division by the eccentricity has no meaning for a circle.
         let (omgcof, xmcof) = if ecco > 1e-4 {
-            let cc3 = -2.0 * coef * tsi * j3oj2 * no * sinio / ecco;
-            (bstar * cc3 * argpo.cos(), -2.0 / 3.0 * coef * bstar / eeta)
+            let j3oj2 = GRAVITY.j3 / GRAVITY.j2;
+            let cc3 = -2.0 * coef * tsi * j3oj2 * orbit.mean_motion * self.sinio / ecco;
+            (bstar * cc3 * orbit.argument_of_perigee.cos(), -2.0 / 3.0 * coef * bstar / eeta)
         } else {
             (0.0, 0.0)
         };
-        Some(Self {
+        let of_t5 = 3.0 * d4 + 12.0 * cc1 * d3 + 6.0 * d2 * d2 + 15.0 * cc1sq * (2.0 * d2 + cc1sq);
+        Self {
             d2,
             d3,
             d4,
             bstar_cc5: bstar * cc5,
             t3cof: d2 + 2.0 * cc1sq,
             t4cof: 0.25 * (3.0 * d3 + cc1 * (12.0 * d2 + 10.0 * cc1sq)),
-            t5cof: 0.2
-                * (3.0 * d4 + 12.0 * cc1 * d3 + 6.0 * d2 * d2 + 15.0 * cc1sq * (2.0 * d2 + cc1sq)),
+            t5cof: 0.2 * of_t5,
             omgcof,
             xmcof,
             delmo: (1.0 + eta * orbit.mean_anomaly.cos()).powi(3),
             sinmao: orbit.mean_anomaly.sin(),
-            ..simple
-        })
+            ..self
+        }
     }
 }
 

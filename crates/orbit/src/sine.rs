@@ -18,25 +18,23 @@ pub(crate) fn sin_cos(angle_rad: f64) -> (f64, f64) {
     // A sum with this number has no bits for fractions: it rounds, and its lowest bits are the integer.
     const ROUNDS: f64 = 6_755_399_441_055_744.0;
     // π/2 to 33 bits, and the rest.
-    const QUARTER_TURN: f64 = 1.570_796_326_734_125_614_17;
-    const QUARTER_TURN_REST: f64 = 6.077_100_506_506_192_249_32e-11;
+    const QUARTER_TURN: f64 = 1.570_796_326_734_125_6;
+    const QUARTER_TURN_REST: f64 = 6.077_100_506_506_192e-11;
     let rounded = angle_rad * std::f64::consts::FRAC_2_PI + ROUNDS;
     let (quarter, turns) = (rounded.to_bits(), rounded - ROUNDS);
     let rest = (angle_rad - turns * QUARTER_TURN) - turns * QUARTER_TURN_REST;
 
     let z = rest * rest;
-    let odd = -1.666_666_666_666_663_243_48e-1
-        + z * (8.333_333_333_322_489_461_24e-3
-            + z * (-1.984_126_982_985_794_931_34e-4
-                + z * (2.755_731_370_707_006_767_89e-6
-                    + z * (-2.505_076_025_340_686_341_95e-8
-                        + z * 1.589_690_995_211_550_102_21e-10))));
-    let even = 4.166_666_666_666_660_190_37e-2
-        + z * (-1.388_888_888_887_410_957_49e-3
-            + z * (2.480_158_728_947_672_941_78e-5
-                + z * (-2.755_731_435_139_066_330_35e-7
-                    + z * (2.087_572_321_298_174_827_90e-9
-                        + z * -1.135_964_755_778_819_482_65e-11))));
+    let odd = -0.166_666_666_666_666_32
+        + z * (0.008_333_333_333_322_49
+            + z * (-0.000_198_412_698_298_579_5
+                + z * (2.755_731_370_707_006_8e-6
+                    + z * (-2.505_076_025_340_686_3e-8 + z * 1.589_690_995_211_55e-10))));
+    let even = 0.041_666_666_666_666_6
+        + z * (-0.001_388_888_888_887_411
+            + z * (2.480_158_728_947_673e-5
+                + z * (-2.755_731_435_139_066_3e-7
+                    + z * (2.087_572_321_298_175e-9 + z * -1.135_964_755_778_819_5e-11))));
     let sin = (rest + rest * z * odd).to_bits();
     let cos = (1.0 - (0.5 * z - z * z * even)).to_bits();
 

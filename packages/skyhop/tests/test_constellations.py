@@ -349,12 +349,19 @@ def test_all_pairs_under_a_handover_policy_are_the_paths_of_each_pair(
 
 
 def test_handovers_over_a_time_without_a_path_do_not_count() -> None:
-    changes = [[{"pair": 0, "nodes": [5, 6]}], [{"pair": 0, "nodes": [5, 7]}],
-               [{"pair": 0, "nodes": []}], [{"pair": 0, "nodes": [8, 9]}],
-               [{"pair": 0, "nodes": [9, 9]}]]
+    changes = [
+        [{"pair": 0, "nodes": [5, 6]}],
+        [{"pair": 0, "nodes": [5, 7]}],
+        [{"pair": 0, "nodes": []}],
+        [{"pair": 0, "nodes": [8, 9]}],
+        [{"pair": 0, "nodes": [9, 9]}],
+    ]
     table = pl.DataFrame(
-        {"t_ns": range(5), "delay_dd_ns": [[4_000_000], [-4_000_000], [-4_000_000], [8_000_000], [0]],
-         "changes": changes}
+        {
+            "t_ns": range(5),
+            "delay_dd_ns": [[4_000_000], [-4_000_000], [-4_000_000], [8_000_000], [0]],
+            "changes": changes,
+        }
     )
     pairs = AllPairs(table, {"sites": [{"name": "A"}, {"name": "B"}]})
     assert [*pairs.delays_ns[:, 0]] == [4_000_000, 4_000_000, 0, 4_000_000, 8_000_000]

@@ -1,12 +1,12 @@
-"""File of cities: its writer, for builds, and its reader, which reads only what a search needs.
+"""File of cities: its writer, for builds, and its reader, which reads what a search needs.
 
-Layout: a line of JSON that says where each block begins, then the blocks, each compressed by itself.
+Layout: a line of JSON that says where each block begins, then the blocks, each compressed alone.
 
 block       content
 regions     countries and states of the US, as JSON
 cities      `CITIES_PER_BLOCK` consecutive cities, as JSON
-names       consecutive lines of all lines in the order of code points: a folded name, `NAME_END`, and
-            the numbers of the cities that have it
+names       some lines of all names in the order of code points: a folded name, `NAME_END`, and the
+            numbers of the cities that have it
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Gazetteer:
         return [self._city(int(number)) for number in line.partition(NAME_END)[2].split(",")]
 
     def cities(self) -> list[City]:
-        """Return all cities."""
+        """Return all cities, in the order of their numbers."""
         blocks = range(len(self._header["cities"]))
         return list(chain.from_iterable(map(self._cities_of, blocks)))
 

@@ -219,7 +219,8 @@ def _check_keys(relay: str, keys: Mapping[str, str]) -> None:
     if unused:
         raise InputError(
             f"all_pairs({', '.join(f'{key}=…' for key in unused)}): has no effect with relay "
-            f'"{relay}" and this handover policy: leave it out, or compute each pair with skyhop.path'
+            f'"{relay}" and this handover policy: leave it out, or compute each pair with '
+            "skyhop.path"
         )
 
 

@@ -115,7 +115,7 @@ def _sites() -> dict[str, Place]:
 
 @cache
 def _gazetteer() -> Gazetteer:
-    """Return the cities, countries and states of the US; scripts/cities.py writes them for builds."""
+    """Return the cities and regions that scripts/cities.py writes for builds."""
     return Gazetteer(Path(__file__).with_name("cities.dat"))
 
 
@@ -190,9 +190,7 @@ _COLLOQUIAL_NAMES = {
 @cache
 def _states() -> dict[str, str]:
     """Return the codes of the states of the US, by case-folded name and code."""
-    return {
-        folded(written): code for name, code in _gazetteer().states for written in (name, code)
-    }
+    return {folded(written): code for name, code in _gazetteer().states for written in (name, code)}
 
 
 def _unknown(text: str) -> str:

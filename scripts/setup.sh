@@ -238,7 +238,7 @@ END
 
 # Writes the cities that places are found by.
 write_cities() {
-    local file=packages/skyhop/skyhop/data/cities.json.gz
+    local file=packages/skyhop/skyhop/data/cities.dat
     [ "$file" -nt requirements.lock ] && [ "$file" -nt scripts/cities.py ] || .venv/bin/python scripts/cities.py || fail "the cities could not be written"
 }
 

@@ -35,6 +35,14 @@ SKYHOP = str(Path(sys.executable).with_name("skyhop"))
 COMMANDS = {
     "skyhop sim, 1 simulated s": [SKYHOP, "sim", "scenario.toml", "-o", "run", "--force"],
     "skyhop --help": [SKYHOP, "--help"],
+    "skyhop path, coordinates": [
+        *(SKYHOP, "path", "--from", "32.72,-117.16", "--to", "40.71,-74.01"),
+        *("--duration", "2 s", "-o", "path.parquet"),
+    ],
+    "skyhop path, city names": [
+        *(SKYHOP, "path", "--from", "San Diego", "--to", "New York"),
+        *("--duration", "2 s", "-o", "path.parquet"),
+    ],
     "import skyhop": [sys.executable, "-c", "import skyhop"],
 }
 
@@ -77,8 +85,8 @@ PAIRS_STEPS = 60
 
 def bench_paths() -> None:
     """Print the speed of paths."""
-    # The first path also reads the list of cities, so it is not measured.
-    skyhop.path("San Diego", "New York", duration="1 s")
+    # The first path also loads libraries, so it is not measured.
+    skyhop.path("32.72,-117.16", "40.71,-74.01", duration="1 s")
     orbits = [orbit_row(relay) for relay in LEOEM_S]
     print_rows(orbits, as_json=False, title="one pair, one orbit of 5,731 steps")
     print_rows([pairs_row()], as_json=False, title="all pairs, steps of 1 s, 1,584 satellites")
@@ -86,7 +94,6 @@ def bench_paths() -> None:
 
 def orbit_row(relay: str) -> dict[str, object]:
     """Measure one orbit of one pair of sites, with 1,584 satellites and steps of 1 s."""
-    # Use coordinates: reading the list of cities, once per process, takes longer than the path.
     with cost() as took:
         skyhop.path("32.72,-117.16", "40.71,-74.01", relay=relay, duration=f"{ORBIT_S} s")
     return {

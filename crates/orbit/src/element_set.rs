@@ -72,16 +72,7 @@ impl ElementSet {
     pub fn new(elements: MeanElements) -> Result<Self, ElementSetError> {
         elements.check()?;
         let refused = |error: &dyn std::fmt::Display| ElementSetError::Refused(error.to_string());
-        let orbit = sgp4::Orbit::from_kozai_elements(
-            &sgp4::WGS72,
-            elements.inclination_deg.to_radians(),
-            elements.node_deg.to_radians(),
-            elements.eccentricity,
-            elements.perigee_deg.to_radians(),
-            elements.anomaly_deg.to_radians(),
-            elements.mean_motion_rev_per_day * std::f64::consts::TAU / 1_440.0,
-        )
-        .map_err(|error| refused(&error))?;
+        let orbit = elements.orbit().map_err(|error| refused(&error))?;
         let constants = sgp4::Constants::new(
             sgp4::WGS72,
             sgp4::afspc_epoch_to_sidereal_time,
@@ -121,9 +112,8 @@ impl ElementSet {
     }
 
     fn propagate(&self, time: UtcInstant) -> Result<sgp4::Prediction, sgp4::Error> {
-        let elapsed_ns = time.unix_nanos().saturating_sub(self.elements.epoch.unix_nanos());
-        self.constants
-            .propagate_afspc_compatibility_mode(sgp4::MinutesSinceEpoch(elapsed_ns as f64 / 60e9))
+        let minutes = sgp4::MinutesSinceEpoch(minutes_since(self.elements.epoch, time));
+        self.constants.propagate_afspc_compatibility_mode(minutes)
     }
 
     /// Mean semi-major axis in metres, to first order (Kepler's third law, WGS72).
@@ -132,7 +122,25 @@ impl ElementSet {
     }
 }
 
+/// Minutes from an epoch to a time.
+pub(crate) fn minutes_since(epoch: UtcInstant, time: UtcInstant) -> f64 {
+    time.unix_nanos().saturating_sub(epoch.unix_nanos()) as f64 / 60e9
+}
+
 impl MeanElements {
+    /// Orbit for SGP4, whose mean motion is without Kozai's correction.
+    pub(crate) fn orbit(&self) -> Result<sgp4::Orbit, sgp4::KozaiElementsError> {
+        sgp4::Orbit::from_kozai_elements(
+            &sgp4::WGS72,
+            self.inclination_deg.to_radians(),
+            self.node_deg.to_radians(),
+            self.eccentricity,
+            self.perigee_deg.to_radians(),
+            self.anomaly_deg.to_radians(),
+            self.mean_motion_rev_per_day * std::f64::consts::TAU / 1_440.0,
+        )
+    }
+
     fn semi_major_axis_m(&self) -> f64 {
         const MU_M3_PER_S2: f64 = 3.986_008e14;
         let rad_per_s = self.mean_motion_rev_per_day * std::f64::consts::TAU / 86_400.0;

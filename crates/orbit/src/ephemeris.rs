@@ -2,6 +2,7 @@
 
 use skyhop_units::UtcInstant;
 
+use crate::batch::Batch;
 use crate::walker::{ShellMotion, element_sets};
 use crate::{
     Constellation, EarthModel, EarthRotation, ElementSet, GEOSTATIONARY_RADIUS_M, Propagator, Vec3,
@@ -26,7 +27,7 @@ pub struct Ephemeris {
 enum Motion {
     Shell(ShellMotion),
     /// Orbits propagated by SGP4, in the true equator and mean equinox of date.
-    ElementSets(Vec<ElementSet>),
+    ElementSets(Batch),
     /// Constant earth-fixed positions, in metres.
     Fixed(Vec<Vec3>),
 }
@@ -40,7 +41,7 @@ impl Ephemeris {
             .iter()
             .map(|shell| match constellation.propagator {
                 Propagator::Secular => Motion::Shell(ShellMotion::new(shell, earth)),
-                Propagator::Sgp4 => Motion::ElementSets(element_sets(shell, epoch)),
+                Propagator::Sgp4 => Motion::ElementSets(Batch::new(element_sets(shell, epoch))),
             })
             .collect();
         let fixed = constellation.geostationary.iter().map(|satellite| {
@@ -48,7 +49,7 @@ impl Ephemeris {
             Vec3::new(cos, sin, 0.0) * GEOSTATIONARY_RADIUS_M
         });
         groups.push(Motion::Fixed(fixed.collect()));
-        groups.push(Motion::ElementSets(constellation.element_sets.clone()));
+        groups.push(Motion::ElementSets(Batch::new(constellation.element_sets.clone())));
         groups.retain(|group| group.satellites() > 0);
         Self { groups, epoch, earth }
     }
@@ -145,7 +146,7 @@ impl Motion {
     fn satellites(&self) -> usize {
         match self {
             Self::Shell(shell) => shell.satellites(),
-            Self::ElementSets(sets) => sets.len(),
+            Self::ElementSets(batch) => batch.sets().len(),
             Self::Fixed(positions) => positions.len(),
         }
     }
@@ -158,9 +159,8 @@ impl Motion {
                 shell.extend_inertial(elapsed_s, positions);
                 Axes::Inertial
             }
-            Self::ElementSets(sets) => {
-                positions
-                    .extend(sets.iter().map(|set| set.position(time).unwrap_or(UNKNOWN_POSITION)));
+            Self::ElementSets(batch) => {
+                batch.extend(time, UNKNOWN_POSITION, positions);
                 Axes::OfDate
             }
             Self::Fixed(fixed) => {
@@ -177,8 +177,8 @@ impl Motion {
                 let elapsed_s = time.unix_nanos().saturating_sub(epoch.unix_nanos()) as f64 / 1e9;
                 (shell.inertial(index, elapsed_s), Axes::Inertial)
             }
-            Self::ElementSets(sets) => {
-                (sets[index].position(time).unwrap_or(UNKNOWN_POSITION), Axes::OfDate)
+            Self::ElementSets(batch) => {
+                (batch.position(index, time).unwrap_or(UNKNOWN_POSITION), Axes::OfDate)
             }
             Self::Fixed(fixed) => (fixed[index], Axes::EarthFixed),
         }
@@ -187,7 +187,7 @@ impl Motion {
     fn largest_radius_m(&self) -> f64 {
         match self {
             Self::Shell(shell) => shell.largest_radius_m(),
-            Self::ElementSets(sets) => sets.iter().map(apogee_m).fold(0.0, f64::max),
+            Self::ElementSets(batch) => batch.sets().iter().map(apogee_m).fold(0.0, f64::max),
             Self::Fixed(positions) => positions.iter().map(|p| p.length()).fold(0.0, f64::max),
         }
     }
@@ -197,7 +197,9 @@ impl Motion {
             Self::Shell(shell) => {
                 (shell.largest_turn_rad_per_s() + EARTH_TURN_RAD_PER_S) * shell.largest_radius_m()
             }
-            Self::ElementSets(sets) => sets.iter().map(fastest_m_per_s).fold(0.0, f64::max),
+            Self::ElementSets(batch) => {
+                batch.sets().iter().map(fastest_m_per_s).fold(0.0, f64::max)
+            }
             Self::Fixed(_) => 0.0,
         }
     }

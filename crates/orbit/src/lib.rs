@@ -12,14 +12,17 @@
 //! is 50 us of one-way delay at most. The rotation from inertial to earth-fixed axes uses GMST of 1982
 //! with UT1 = UTC (up to 0.9 s, 0.4 km on the ground) and no polar motion (10 m).
 
+mod batch;
 pub mod constellation;
 mod earth;
 mod element_file;
 mod element_set;
 mod ephemeris;
 mod formation;
+mod near_earth;
 mod rotation;
 mod secular;
+mod sine;
 mod visibility;
 mod walker;
 

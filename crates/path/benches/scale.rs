@@ -19,7 +19,17 @@ fn main() {
 /// Measure steps per second of Starlink-550: 72 planes of 22, +Grid.
 #[divan::bench(args = [Relay::Isl, Relay::BentPipe], sample_count = 3, sample_size = 1)]
 fn all_pairs_of_100_sites(bencher: Bencher<'_, '_>, relay: Relay) {
-    let (request, sites) = (request(relay), sites());
+    let (request, sites) = (request(relay, "immediate"), sites());
+    bencher.counter(ItemsCount::new(STEPS)).bench_local(|| {
+        let steps = AllPairs::new(black_box(&request), &sites).expect("a request");
+        steps.map(|step| step.changes.len()).sum::<usize>()
+    });
+}
+
+/// Measure steps per second of all pairs under handover policies, whose grid has a time every 15 s.
+#[divan::bench(args = ["shortest-grid", "nearest-grid", "longest-visible-grid", "sticky"], sample_count = 3, sample_size = 1)]
+fn all_pairs_by_policy(bencher: Bencher<'_, '_>, handover: &str) {
+    let (request, sites) = (request(Relay::Isl, handover), sites());
     bencher.counter(ItemsCount::new(STEPS)).bench_local(|| {
         let steps = AllPairs::new(black_box(&request), &sites).expect("a request");
         steps.map(|step| step.changes.len()).sum::<usize>()
@@ -28,7 +38,7 @@ fn all_pairs_of_100_sites(bencher: Bencher<'_, '_>, relay: Relay) {
 
 #[divan::bench(args = [Relay::Isl, Relay::BentPipe, Relay::Access], sample_count = 5, sample_size = 1)]
 fn one_pair(bencher: Bencher<'_, '_>, relay: Relay) {
-    let request = request(relay);
+    let request = request(relay, "leoem");
     bencher.counter(ItemsCount::new(STEPS)).bench_local(|| {
         let frames = PathFrames::new(black_box(&request)).expect("a request");
         frames.filter(|frame| frame.delay.is_some()).count()
@@ -47,6 +57,21 @@ fn positions_of_10_000_element_sets(bencher: Bencher<'_, '_>) {
             ephemeris.earth_fixed(black_box(time), &mut positions);
         }
         positions.len()
+    });
+}
+
+/// The same positions from the crate sgp4, one satellite at a time, in inertial axes.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn positions_of_10_000_element_sets_by_the_crate_sgp4(bencher: Bencher<'_, '_>) {
+    let constellation = element_sets();
+    bencher.counter(ItemsCount::new(STEPS)).bench_local(|| {
+        let mut found = 0;
+        for second in 0..STEPS {
+            let time = constellation.epoch.after(Duration::from_secs(80_000 + second));
+            let sets = constellation.element_sets.iter();
+            found += sets.filter_map(|set| black_box(set.position(black_box(time)))).count();
+        }
+        found
     });
 }
 
@@ -78,7 +103,7 @@ fn element_sets() -> Constellation {
     Constellation { shells: Vec::new(), element_sets, ..base.clone() }
 }
 
-fn request(relay: Relay) -> PathRequest {
+fn request(relay: Relay, handover: &str) -> PathRequest {
     let constellation = starlink();
     let lattice = |n: u32| {
         let (row, column) = (f64::from(n / 16), f64::from(n % 16));
@@ -91,7 +116,7 @@ fn request(relay: Relay) -> PathRequest {
         to: Place::new("New York", 40.845, -73.932),
         gateways: (0..95).map(lattice).collect(),
         relay: Some(relay),
-        handover: "leoem".to_owned(),
+        handover: handover.to_owned(),
         outage: OutageModel::Leoem,
         intermediate_outage: Duration::ZERO,
         compat: Compat::None,

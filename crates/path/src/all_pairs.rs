@@ -1,21 +1,34 @@
-//! Shortest routes between all pairs of many sites, step by step, reported as changes.
+//! Routes between all pairs of many sites, step by step, reported as changes.
 //!
-//! Each pair uses, at each step, the satellites over which its path is shortest. Routes go over
-//! satellites (isl) or over satellites and gateways (bent-pipe).
+//! With the handover policy `immediate` each pair uses, at each step, the satellites over which its path is shortest;
+//! other policies choose the satellites of each pair as for a path of its own. Routes go over satellites (isl) or over
+//! satellites and gateways (bent-pipe).
 
-use crate::compat::CompatRules;
+mod by_policy;
+mod delay_encoder;
+mod shortest;
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
 use skyhop_model::Relay;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
-use skyhop_units::{Duration, Instant};
+use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::handover::Link;
+use crate::compat::CompatRules;
+use crate::handover::{IMMEDIATE, Link};
+use crate::repeated_search::RepeatedSearch;
 use crate::request::{PathError, PathRequest, Place};
-use crate::route::Router;
 use crate::topology::{Topology, sky, topology};
+use by_policy::{Forecasts, OriginByPolicy};
+pub use delay_encoder::DelayEncoder;
+use shortest::ShortestOrigin;
 
 /// Iterator over the routes between all pairs of sites, one step after the other in constant memory.
 ///
-/// Pairs are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second.
+/// Pairs are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second. The pairs of each first site
+/// are computed together, by as many threads as the machine has processors; the result is the same for any number.
 pub struct AllPairs<'r> {
     request: &'r PathRequest,
     next_step: u64,
@@ -24,10 +37,40 @@ pub struct AllPairs<'r> {
     sky: Sky,
     in_view: Vec<Vec<Link>>,
     topology: Box<dyn Topology>,
-    router: Router,
-    /// Routes of the previous step, pair after pair; empty for a pair without a path.
-    routes: Vec<Vec<u32>>,
+    origins: Vec<Box<dyn Origin>>,
+    /// Buffers of each thread.
+    workers: Vec<Worker>,
+}
+
+/// Buffers of a thread, which all origins use in turn.
+#[derive(Default)]
+struct Worker {
+    search: RepeatedSearch,
+    forecasts: Forecasts,
+    /// Route that is being computed.
     route: Vec<u32>,
+}
+
+/// Pairs that begin at one site: their routes of the previous step, and what the next step needs to find new ones.
+trait Origin: Send {
+    /// Compute the routes of a step.
+    fn step(&mut self, view: &StepView<'_>, worker: &mut Worker);
+
+    /// Delays of the last step, and changes since the one before; `pair` counts from this origin's first pair.
+    fn result(&mut self) -> (&[Duration], &mut Vec<RouteChange>);
+}
+
+/// State of all satellites, sites and links at one step.
+struct StepView<'a> {
+    request: &'a PathRequest,
+    at: Instant,
+    utc: UtcInstant,
+    ephemeris: &'a Ephemeris,
+    positions: &'a [Vec3],
+    sky: &'a Sky,
+    /// Satellites in view of each site.
+    in_view: &'a [Vec<Link>],
+    topology: &'a dyn Topology,
 }
 
 /// Delays and route changes of one step.
@@ -56,8 +99,8 @@ pub const fn pairs(sites: usize) -> usize {
 }
 
 impl<'r> AllPairs<'r> {
-    /// Prepare the computation of routes between `sites`, with the constellation, relay, times and options of
-    /// `request`; its ends, handover policy and outages are ignored.
+    /// Prepare the computation of routes between `sites`, with the constellation, relay, handover policy, times and
+    /// options of `request`; its ends and outages are ignored.
     ///
     /// # Errors
     /// The request is invalid, there are fewer than two sites, or the relay does not route between arbitrary sites.
@@ -73,6 +116,12 @@ impl<'r> AllPairs<'r> {
             return wrong(format!("all pairs with relay {relay}"), "isl or bent-pipe");
         }
         let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
+        let origin = |from: usize| -> Result<Box<dyn Origin>, PathError> {
+            if request.handover == IMMEDIATE {
+                return Ok(Box::new(ShortestOrigin::new(from, sites.len())));
+            }
+            Ok(Box::new(OriginByPolicy::new(from, sites.len(), request)?))
+        };
         Ok(Self {
             request,
             next_step: 0,
@@ -80,32 +129,37 @@ impl<'r> AllPairs<'r> {
             sky: sky(request, sites, &ephemeris),
             in_view: vec![Vec::new(); sites.len()],
             topology: topology(request, &ephemeris),
-            router: Router::default(),
-            routes: vec![Vec::new(); pairs(sites.len())],
-            route: Vec::new(),
+            origins: (0..sites.len() - 1).map(origin).collect::<Result<_, _>>()?,
+            workers: Vec::new(),
             ephemeris,
-        })
+        }
+        .with_threads(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)))
+    }
+
+    /// Compute with this number of threads.
+    #[must_use]
+    pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.workers.resize_with(threads.get().min(self.origins.len()), Worker::default);
+        self
     }
 
     fn step(&mut self, at: Instant) -> PairsStep {
-        let time = self.request.start.after(at - Instant::START);
-        self.ephemeris.earth_fixed(time, &mut self.positions);
+        let utc = self.request.start.after(at - Instant::START);
+        self.ephemeris.earth_fixed(utc, &mut self.positions);
         self.topology.update(at, &self.positions);
         self.look_up(at);
-        let sites = self.in_view.len();
-        let (mut delays, mut changes) = (Vec::with_capacity(pairs(sites)), Vec::new());
-        for from in 0..sites - 1 {
-            self.router.search_all(self.topology.graph(), &self.in_view[from]);
-            for to in from + 1..sites {
-                let pair = delays.len();
-                delays.push(self.route_to(to));
-                if self.route != self.routes[pair] {
-                    self.routes[pair].clone_from(&self.route);
-                    changes.push(RouteChange { pair: pair as u32, nodes: self.route.clone() });
-                }
-            }
-        }
-        PairsStep { at, delays, changes }
+        let view = StepView {
+            request: self.request,
+            at,
+            utc,
+            ephemeris: &self.ephemeris,
+            positions: &self.positions,
+            sky: &self.sky,
+            in_view: &self.in_view,
+            topology: self.topology.as_ref(),
+        };
+        work_off(&mut self.workers, &mut self.origins, |worker, origin| origin.step(&view, worker));
+        self.collect(at)
     }
 
     /// Find the satellites in view of each site.
@@ -122,20 +176,45 @@ impl<'r> AllPairs<'r> {
         }
     }
 
-    /// Write the route that the last search found to a site into `self.route` and return its delay; zero and an empty
-    /// route if there is none.
-    fn route_to(&mut self, to: usize) -> Duration {
-        self.route.clear();
-        let total =
-            |link: &Link| Some((self.router.reached(link.satellite)? + link.delay_s, *link));
-        let reached = self.in_view[to].iter().filter_map(total);
-        let Some((delay_s, last)) = reached.reduce(|a, b| if b.0 < a.0 { b } else { a }) else {
-            return Duration::ZERO;
+    /// Join the results of all origins.
+    fn collect(&mut self, at: Instant) -> PairsStep {
+        let mut step = PairsStep {
+            at,
+            delays: Vec::with_capacity(pairs(self.in_view.len())),
+            changes: Vec::new(),
         };
-        self.route.extend(self.router.route_back(last.satellite));
-        self.route.reverse();
-        Duration::from_secs_f64(delay_s)
+        for origin in &mut self.origins {
+            let first = step.delays.len() as u32;
+            let (delays, changes) = origin.result();
+            step.delays.extend_from_slice(delays);
+            let changes = changes.drain(..);
+            step.changes
+                .extend(changes.map(|change| RouteChange { pair: first + change.pair, ..change }));
+        }
+        step
     }
+}
+
+/// Call `work` for each item, in a thread per worker, one of them the caller's; each takes the next item when it is done.
+fn work_off<W: Send, T: Send>(
+    workers: &mut [W],
+    items: &mut [T],
+    work: impl Fn(&mut W, &mut T) + Sync,
+) {
+    let rest = Mutex::new(items.iter_mut());
+    let take = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work_off = |worker: &mut W| {
+        while let Some(item) = take() {
+            work(worker, item);
+        }
+    };
+    let Some((own, others)) = workers.split_first_mut() else { return };
+    thread::scope(|scope| {
+        for worker in others {
+            scope.spawn(|| work_off(worker));
+        }
+        work_off(own);
+    });
 }
 
 impl Iterator for AllPairs<'_> {
@@ -157,31 +236,3 @@ impl Iterator for AllPairs<'_> {
 }
 
 impl ExactSizeIterator for AllPairs<'_> {}
-
-/// Encoder of delays as second differences, the form in which a file of all pairs holds them.
-///
-/// Satellites move steadily, so that second differences are small integers while a route stays the same. The values
-/// before the first step count as zero: `cumsum(cumsum(encoded)) = delays`.
-#[derive(Debug, Clone, Default)]
-pub struct DelayEncoder {
-    last_ns: Vec<i64>,
-    last_change_ns: Vec<i64>,
-}
-
-impl DelayEncoder {
-    /// Encode the delays of a step as second differences, in ns.
-    pub fn encode(&mut self, delays: &[Duration]) -> Vec<i64> {
-        self.last_ns.resize(delays.len(), 0);
-        self.last_change_ns.resize(delays.len(), 0);
-        let state = self.last_ns.iter_mut().zip(&mut self.last_change_ns);
-        delays
-            .iter()
-            .zip(state)
-            .map(|(delay, (last_ns, last_change_ns))| {
-                let delay_ns = delay.as_nanos() as i64;
-                let change_ns = delay_ns - std::mem::replace(last_ns, delay_ns);
-                change_ns - std::mem::replace(last_change_ns, change_ns)
-            })
-            .collect()
-    }
-}

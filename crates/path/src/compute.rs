@@ -9,7 +9,7 @@ use skyhop_orbit::{Ephemeris, Geodetic, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::events::{EventRules, LinkTeardown};
-use crate::handover::{self, HandoverPolicy, Link, Selection, View, VisibilityForecast};
+use crate::handover::{self, HandoverPolicy, Link, OrbitForecast, Selection, View};
 use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Hops, Topology, sky, topology};
@@ -269,35 +269,5 @@ impl PathRequest {
             teardown,
             seed: self.seed,
         }
-    }
-}
-
-/// Forecast of visibility by propagation of the orbits.
-struct OrbitForecast<'a> {
-    ephemeris: &'a Ephemeris,
-    sky: &'a Sky,
-    now: UtcInstant,
-}
-
-impl VisibilityForecast for OrbitForecast<'_> {
-    fn time_in_view(&self, end: usize, satellite: u32) -> Duration {
-        const STRIDE: Duration = Duration::from_secs(20);
-        const LONGEST: Duration = Duration::from_secs(3_600);
-        const PRECISION: Duration = Duration::from_millis(10);
-        let sees = |after: Duration| {
-            let position = self.ephemeris.earth_fixed_of(satellite, self.now.after(after));
-            self.sky.includes(end, position)
-        };
-        let mut seen = Duration::ZERO;
-        while seen < LONGEST && sees(seen + STRIDE) {
-            seen += STRIDE;
-        }
-        // The satellite sets between `seen` and `seen + STRIDE`: bisect.
-        let mut unseen = seen + STRIDE;
-        while seen < LONGEST && unseen - seen > PRECISION {
-            let middle = seen + (unseen - seen) / 2;
-            *(if sees(middle) { &mut seen } else { &mut unseen }) = middle;
-        }
-        seen
     }
 }

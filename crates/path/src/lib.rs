@@ -15,6 +15,7 @@ mod jitter;
 mod mirror;
 pub mod network;
 mod outage;
+mod repeated_search;
 mod request;
 pub mod route;
 mod states;

@@ -5,15 +5,21 @@ use std::collections::BinaryHeap;
 
 use crate::handover::Link;
 
-/// Weighted directed graph in compressed sparse rows.
+/// Weighted graph in compressed sparse rows. Each link is an edge in both directions, with the same weight.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Index in `edges` of each node's first edge, and at the end the number of edges.
     starts: Vec<u32>,
     edges: Vec<Edge>,
+    /// Indices in `edges` of both directions of each link.
+    links: Vec<[u32; 2]>,
+    has_negligible_edge: bool,
 }
 
-/// Directed edge of a graph.
+/// Weight below which a link may not change a distance: sums of up to a thousand seconds are exact to a ten-trillionth.
+const NEGLIGIBLE: f64 = 1e-12;
+
+/// Link of a graph in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
     /// Node to which the edge leads.
@@ -46,13 +52,23 @@ impl Graph {
         }
         self.edges.clear();
         self.edges.resize(total as usize, Edge { to: 0, weight: 0.0 });
+        self.links.clear();
+        self.has_negligible_edge = false;
         for (a, b, weight) in links.iter().rev().copied() {
-            for (from, to) in [(a, b), (b, a)] {
+            let both = [(a, b), (b, a)].map(|(from, to)| {
                 let start = &mut self.starts[from as usize];
                 *start -= 1;
                 self.edges[*start as usize] = Edge { to, weight };
-            }
+                *start
+            });
+            self.links.push(both);
+            self.has_negligible_edge |= weight < NEGLIGIBLE;
         }
+    }
+
+    /// Whether the weight of some edge is so small that the sum of a distance and it may be the same distance.
+    pub fn has_negligible_edge(&self) -> bool {
+        self.has_negligible_edge
     }
 
     /// Number of nodes in the graph.
@@ -66,14 +82,17 @@ impl Graph {
         &self.edges[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
-    /// Set the weight of every edge to `weight(from, to)`; return whether an edge has been opened or closed.
+    /// Set the weight of every link to `weight(from, to)`; return whether a link has been opened or closed.
     pub fn reweigh(&mut self, weight: impl Fn(u32, u32) -> f64) -> bool {
         let mut changed = false;
-        for (from, ends) in (0..).zip(self.starts.windows(2)) {
-            for edge in &mut self.edges[ends[0] as usize..ends[1] as usize] {
-                let was_open = edge.is_open();
-                edge.weight = weight(from, edge.to);
-                changed |= edge.is_open() != was_open;
+        self.has_negligible_edge = false;
+        for both in &self.links {
+            let [there, back] = both.map(|index| self.edges[index as usize]);
+            let weight = weight(back.to, there.to);
+            changed |= there.is_open() != (Edge { to: there.to, weight }).is_open();
+            self.has_negligible_edge |= weight < NEGLIGIBLE;
+            for index in both {
+                self.edges[*index as usize].weight = weight;
             }
         }
         changed
@@ -195,10 +214,11 @@ impl Router {
         }
     }
 
-    /// Distance of a node in the last search; `None` if the search did not reach it.
-    pub fn reached(&self, node: u32) -> Option<f64> {
+    /// Distance of a node in the last search, and the node before it on the route (itself if the route begins there);
+    /// `None` if the search did not reach it.
+    pub fn reached(&self, node: u32) -> Option<(f64, u32)> {
         let reached = self.reached.get(node as usize)?;
-        (reached.search == self.search).then_some(reached.distance)
+        (reached.search == self.search).then_some((reached.distance, reached.previous))
     }
 
     /// Node before `node` on the last search's route to it: `node` itself if the route begins there; `None` if the

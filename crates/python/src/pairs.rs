@@ -60,6 +60,7 @@ fn header(request: &PathRequest, sites: &[Place]) -> serde_json::Value {
         "constellation": request.constellation.name,
         "satellites": request.constellation.satellites(),
         "relay": request.relay.map(Relay::name),
+        "handover": request.handover,
         "compat": request.compat.name(),
         "start": request.start,
         "step_ns": request.step.as_nanos(),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from conftest import Skyhop
@@ -23,6 +24,7 @@ from skyfield import api, framelib
 import skyhop as sh
 from reference_files import reference
 from skyhop.data.downloads import RETRY_S, cached_file, download
+from skyhop.data.pairs import AllPairs
 from skyhop.data.scenarios import load_scenario
 from skyhop.study import load_study
 
@@ -328,12 +330,51 @@ def test_all_pairs_are_read_back_as_arrays(tmp_path: Path) -> None:
         sh.read_all_pairs(tmp_path / "nothing.parquet")
 
 
+@pytest.mark.parametrize("handover", ["shortest-grid", "sticky"])
+def test_all_pairs_under_a_handover_policy_are_the_paths_of_each_pair(
+    handover: str, tmp_path: Path
+) -> None:
+    sites, keys = ["Seattle", "New York", "London"], {"handover": handover, "duration": "600 s"}
+    pairs = sh.all_pairs(sites, tmp_path / "pairs.parquet", relay="isl", step="5 s", **keys)
+    assert pairs.header["handover"] == handover
+    for index, (one, other) in enumerate(pairs.pairs):
+        alone = sh.path(sites[one], sites[other], relay="isl", step="5 s", **keys)
+        assert (pairs.delays_ns[:, index] == alone.frames["delay_ns"].to_numpy()).all()
+        ends = alone.events.filter(pl.col("kind") == "end")["hop"]
+        counts = [int((ends == 0).sum()), int((ends > 0).sum())]
+        assert [*pairs.handovers[index]] == counts
+        assert sum(counts) > 0
+        rtt_ms = 2 * np.median(alone.frames["delay_ns"].to_numpy()) / 1e6
+        assert pairs.rtt_matrix_ms[other, one] == pairs.rtt_matrix_ms[one, other] == rtt_ms
+
+
+def test_handovers_over_a_time_without_a_path_do_not_count() -> None:
+    changes = [
+        [{"pair": 0, "nodes": [5, 6]}],
+        [{"pair": 0, "nodes": [5, 7]}],
+        [{"pair": 0, "nodes": []}],
+        [{"pair": 0, "nodes": [8, 9]}],
+        [{"pair": 0, "nodes": [9, 9]}],
+    ]
+    table = pl.DataFrame(
+        {
+            "t_ns": range(5),
+            "delay_dd_ns": [[4_000_000], [-4_000_000], [-4_000_000], [8_000_000], [0]],
+            "changes": changes,
+        }
+    )
+    pairs = AllPairs(table, {"sites": [{"name": "A"}, {"name": "B"}]})
+    assert [*pairs.delays_ns[:, 0]] == [4_000_000, 4_000_000, 0, 4_000_000, 8_000_000]
+    assert pairs.handovers.tolist() == [[1, 1]]
+    assert pairs.rtt_matrix_ms.tolist() == [[0.0, 8.0], [8.0, 0.0]]
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"handover": "shortest-grid"}, "handover=…"),
-        ({"outage": "none", "handover": "sticky"}, "handover=…, outage=…"),
+        ({"outage": "none", "handover": "sticky"}, "outage=…"),
         ({"grid_period": "15 s"}, "grid_period=…"),
+        ({"grid_period": "15 s", "handover": "sticky"}, "grid_period=…"),
         ({"grid_offset": "12 s"}, "grid_offset=…"),
         ({"pops": "starlink-pops"}, "pops=…"),
         ({"fibre_stretch": "1.4"}, "fibre_stretch=…"),
@@ -373,6 +414,8 @@ def test_all_pairs_obey_every_key_that_they_accept(tmp_path: Path) -> None:
         {"geo_avoidance": "75 deg"},
         {"isl_clearance": "520 km"},
         {"relay": "bent-pipe"},
+        {"handover": "longest-visible-grid"},
+        {"handover": "shortest-grid", "grid_offset": "1 s"},
     ]
     assert [keys for keys in changes if delays_ns(**keys) == usual] == []
     one = tmp_path / "one.csv"

@@ -356,19 +356,21 @@ def test_places() -> None:
     Trial("position", samples, usual=100).run(read_position)
 
 
-def test_cities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cities(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from skyhop.data import places
+    from skyhop.data.folding import folded
+    from skyhop.data.gazetteer import Gazetteer, write_gazetteer
 
     # A search for similar names among all 30,000 cities takes a tenth of a second.
-    tables = places._gazetteer()
-    both = list(zip(tables["cities"], tables["names"].split("\n"), strict=False))
-    known = sorted(both, key=lambda row: int(row[0][5]), reverse=True)[:200]
-    known += [row for row in both if row[0][0] == "Zürich"]
-    few = {"cities": [row[0] for row in known], "names": "".join(f"{row[1]}\n" for row in known)}
+    all_cities = places._gazetteer()
+    known = sorted(all_cities.cities(), key=lambda city: city.population, reverse=True)[:200]
+    known += all_cities.named("zurich")
+    regions = {"countries": all_cities.countries, "states": all_cities.states}
+    few = tmp_path / "few.dat"
+    write_gazetteer(few, known, [[folded(city.name)] for city in known], regions, "test")
     # Clear the caches, so that neither this test nor others see results of the other list.
-    finders = (places.find_place, places._largest_city, places._cities)
-    forget = [finder.cache_clear for finder in finders]
-    monkeypatch.setattr(places, "_gazetteer", lambda: tables | few)
+    forget = [finder.cache_clear for finder in (places.find_place, places._largest_city)]
+    monkeypatch.setattr(places, "_gazetteer", lambda: Gazetteer(few))
 
     def read(content: bytes) -> None:
         place = places.find_place(text_of(content))

@@ -10,6 +10,7 @@ from conftest import Skyhop
 
 import small_study
 from skyhop.data import places
+from skyhop.data.gazetteer import City, Gazetteer, write_gazetteer
 from skyhop.data.places import ambiguity_note, find_place
 from skyhop.errors import InputError
 
@@ -39,7 +40,7 @@ def test_place_is_found(text: str, name: str, latitude_deg: float, longitude_deg
 
 
 def test_fifty_names_are_found_at_once() -> None:
-    names = [city.name for city in places._cities()[::600]]
+    names = [city.name for city in places._gazetteer().cities()[::600]]
     assert len(names) > 50
     find_place("Tokyo")
     begin_s = time.process_time()
@@ -53,8 +54,39 @@ def test_a_city_is_found_by_its_other_names() -> None:
     tokyo = find_place("Tokyo")
     for text in ("東京", "TOKYO", "  tokyo ", "Tokyo, JP", "Tōkyō", "tokio"):
         assert find_place(text).name == tokyo.name, text
-    assert [city.name for city in places._cities_named("springfield")].count("Springfield") > 3
-    assert [*places._cities_named("springfiel")] == []
+    assert [city.name for city in places._gazetteer().named("springfield")].count("Springfield") > 3
+    assert places._gazetteer().named("springfiel") == []
+
+
+def test_a_gazetteer_finds_each_of_its_names_and_no_other(tmp_path: Path) -> None:
+    names = ["b", "c", *(f"name {number}" for number in range(3_000))]
+    cities = [City(f"City {number}", "DE", "1", 0.5, number / 8, 9) for number in range(700)]
+    of_cities = [[name for name in names[number % 7 :: 7] if name] for number in range(700)]
+    regions = {"countries": [["DE", "Germany", "DEU"]], "states": [["Ohio", "OH"]]}
+    write_gazetteer(tmp_path / "few.dat", cities, of_cities, regions, "test")
+    few = Gazetteer(tmp_path / "few.dat")
+    assert few.cities() == cities
+    for place, name in enumerate(names):
+        assert few.named(name) == cities[place % 7 :: 7], name
+    for name in ("a", "bb", "name", "name 1\t", "name 3000", "z", ""):
+        assert few.named(name) == [], name
+    assert few.countries == [["DE", "Germany", "DEU"]]
+    assert few.states == [["Ohio", "OH"]]
+
+
+def test_a_search_reads_a_small_part_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    gazetteer = Gazetteer(Path(places.__file__).with_name("cities.dat"))
+    whole = gazetteer._read
+
+    def counted(kind: str, block: int) -> str:
+        read.append(kind)
+        return whole(kind, block)
+
+    monkeypatch.setattr(gazetteer, "_read", counted)
+    assert gazetteer.named("san diego")
+    assert read.count("names") == 1
+    assert 1 <= read.count("cities") <= 4, "San Diego is the name of four cities"
 
 
 def test_altitude_is_the_third_number() -> None:

@@ -1,5 +1,6 @@
 //! One binary for all tests of the crate: linking takes longer than most of them.
 
+mod batch;
 mod constellation_files;
 mod damaged;
 mod element_files;

@@ -1,5 +1,6 @@
 //! Handover policies, which choose the satellite of each end of a path: one file each, and the table [`POLICIES`].
 
+mod forecast;
 mod immediate;
 mod leoem;
 mod longest_visible_grid;
@@ -16,6 +17,10 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::request::UtcGrid;
 use crate::route::Graph;
+pub(crate) use forecast::OrbitForecast;
+
+/// Name of the policy with which each path is the shortest at each step.
+pub const IMMEDIATE: &str = "immediate";
 
 /// Entry of the table of policies.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +51,7 @@ pub const POLICIES: [PolicyEntry; 7] = [
         make: |_| Box::new(leoem::Leoem::default()),
     },
     PolicyEntry {
-        name: "immediate",
+        name: IMMEDIATE,
         summary: "at each step the satellites of the shortest path, as Hypatia does",
         follows_grid: false,
         make: |_| Box::new(immediate::Immediate::default()),
@@ -83,7 +88,7 @@ pub const fn default_policy(compat: Compat) -> &'static str {
     match compat {
         Compat::None => "shortest-grid",
         Compat::Leoem => "leoem",
-        Compat::Hypatia => "immediate",
+        Compat::Hypatia => IMMEDIATE,
     }
 }
 

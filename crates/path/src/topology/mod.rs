@@ -21,7 +21,7 @@ use crate::{PathRequest, Place};
 /// The links between satellites, or between satellites and the ground, as they change over time.
 ///
 /// Nodes 0 to N-1 are the satellites; gateways follow in their order.
-pub trait Topology: Send {
+pub trait Topology: Send + Sync {
     /// Update the graph from the satellites' earth-fixed positions at `now`.
     fn update(&mut self, now: Instant, positions: &[Vec3]);
 

@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 
 use skyhop_orbit::Constellation;
 use skyhop_path::all_pairs::{AllPairs, DelayEncoder, pairs};
-use skyhop_path::{OutageModel, PathOptions, PathRequest, Place, compute};
+use skyhop_path::handover::{IMMEDIATE, POLICIES};
+use skyhop_path::{OutageModel, PathFrames, PathOptions, PathRequest, Place, compute};
 use skyhop_units::Duration;
+
+use crate::simple_pairs::simple_pairs;
 
 fn sites() -> Vec<Place> {
     vec![
@@ -123,4 +126,59 @@ fn what_makes_no_sense_is_refused() {
     assert!(message(AllPairs::new(&access, &sites)).contains("isl or bent-pipe"));
     let nowhere = [sites[0].clone(), Place::new("nowhere", 95.0, 0.0)];
     assert!(message(AllPairs::new(&shared, &nowhere)).contains("nowhere"));
+}
+
+/// Pairs at steps of Starlink's first shell, over which the order of nodes changes and two ways around a plane are equally
+/// long.
+#[test]
+fn starlinks_pairs_are_simple_pairs_for_any_number_of_threads() {
+    let sites = sites();
+    for (relay, step_s) in [(Relay::Isl, 1), (Relay::Isl, 60), (Relay::BentPipe, 15)] {
+        let shared = request(relay, &sites[0], &sites[1]);
+        let step = Duration::from_secs(step_s);
+        let shared = PathRequest { step, duration: step * 40, ..shared };
+        let simple = simple_pairs(&shared, &sites);
+        for threads in [1, 2, 8] {
+            let pairs = AllPairs::new(&shared, &sites).unwrap();
+            let fast: Vec<_> = pairs.with_threads(threads.try_into().unwrap()).collect();
+            assert_eq!(fast, simple, "{relay}, {step_s} s, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn pairs_by_a_handover_policy_are_what_each_pair_alone_is() {
+    let sites = sites();
+    for (relay, compat) in [
+        (Relay::Isl, Compat::None),
+        (Relay::BentPipe, Compat::None),
+        (Relay::Isl, Compat::Leoem),
+        (Relay::BentPipe, Compat::Leoem),
+    ] {
+        for policy in POLICIES.iter().filter(|policy| policy.name != IMMEDIATE) {
+            let of_policy = |from: &Place, to: &Place| PathRequest {
+                compat,
+                handover: policy.name.to_owned(),
+                ..request(relay, from, to)
+            };
+            let shared = of_policy(&sites[0], &sites[1]);
+            let steps: Vec<_> = AllPairs::new(&shared, &sites).unwrap().collect();
+            let ends = (0..sites.len()).flat_map(|a| (a + 1..sites.len()).map(move |b| (a, b)));
+            let mut changes = 0;
+            for (pair, (from, to)) in ends.enumerate() {
+                let alone = of_policy(&sites[from], &sites[to]);
+                let mut route = Vec::new();
+                for (frame, step) in PathFrames::new(&alone).unwrap().zip(&steps) {
+                    if let Some(change) = step.changes.iter().find(|c| c.pair as usize == pair) {
+                        route = change.nodes.iter().map(|node| *node as i32).collect();
+                        changes += 1;
+                    }
+                    let inner = frame.nodes.len().saturating_sub(1);
+                    assert_eq!(route, frame.nodes[inner.min(1)..inner], "{}", policy.name);
+                    assert_eq!(step.delays[pair], frame.delay.unwrap_or(Duration::ZERO));
+                }
+            }
+            assert!(changes > 10, "{relay} {compat} {}: {changes} changes", policy.name);
+        }
+    }
 }

@@ -14,3 +14,4 @@ mod mirror;
 mod network;
 mod outage;
 mod routes;
+mod simple_pairs;

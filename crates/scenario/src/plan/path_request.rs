@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use skyhop_model::End;
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
+use skyhop_path::handover::IMMEDIATE;
 use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
 use skyhop_units::UtcInstant;
 
@@ -32,8 +33,8 @@ impl NamedScenario {
         }
     }
 
-    /// Build the request for the paths between all pairs of `sites`. The request's own ends, which
-    /// that computation ignores, are the first and the last site.
+    /// Build the request for the paths between all pairs of `sites`; without a handover policy, each path is the
+    /// shortest at each step. The request's own ends, which that computation ignores, are the first and the last site.
     ///
     /// # Errors
     /// The errors of [`NamedScenario::path_request`], and fewer than two sites.
@@ -41,7 +42,11 @@ impl NamedScenario {
         let [first, .., last] = sites else {
             return Err(self.key_error("sites", "expected at least two places"));
         };
-        self.request_between(first.clone(), last.clone())
+        let request = self.request_between(first.clone(), last.clone())?;
+        Ok(match self.orbits()?.handover {
+            Some(_) => request,
+            None => PathRequest { handover: IMMEDIATE.to_owned(), ..request },
+        })
     }
 
     /// Build the request for a path between two places.

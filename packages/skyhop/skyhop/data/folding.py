@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-NAME_END = "\x1f"
-"""Character before and after each name of a city in the file of cities."""
-
 
 def folded(name: str) -> str:
     """Return a name case-folded, without accents and repeated spaces, for comparison."""

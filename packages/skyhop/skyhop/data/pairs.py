@@ -56,6 +56,35 @@ class AllPairs:
         rows = self._table.select("t_ns", "changes").filter(pl.col("changes").list.len() > 0)
         return rows.explode("changes").unnest("changes")
 
+    @cached_property
+    def handovers(self) -> npt.NDArray[np.int64]:
+        """End handovers of each pair at its two sites, an array of shape (pairs, 2).
+
+        An end handover is a change of the satellite that serves a site, from one route directly to
+        the next; a change over a time without a path is none.
+        """
+        ends = self.changes.select(
+            "pair", pl.col("nodes").list.first().alias("0"), pl.col("nodes").list.last().alias("1")
+        )
+        counts = np.zeros((len(self.pairs), 2), np.int64)
+        for end in (0, 1):
+            satellite = pl.col(str(end))
+            # A time without a path has no satellite, and a difference to nothing is nothing.
+            changed = ends.filter(satellite != satellite.shift(1).over("pair"))
+            np.add.at(counts[:, end], changed["pair"].to_numpy(), 1)
+        return counts
+
+    @cached_property
+    def rtt_matrix_ms(self) -> npt.NDArray[np.float64]:
+        """Median RTT between each two sites over the steps with a path, in ms; NaN without any."""
+        matrix = np.full((len(self.sites), len(self.sites)), np.nan)
+        np.fill_diagonal(matrix, 0.0)
+        for (one, other), delays_ns in zip(self.pairs, self.delays_ns.T, strict=True):
+            with_path = delays_ns[delays_ns > 0]
+            if with_path.size:
+                matrix[one, other] = matrix[other, one] = 2 * np.median(with_path) / 1e6
+        return matrix
+
     def routes(self, from_: str | int, to: str | int) -> list[tuple[int, list[int]]]:
         """Return the routes of a pair over time: start (ns), and node ids of the route.
 
@@ -98,10 +127,11 @@ def all_pairs(
     progress: Progress | None = None,
     **keys: str,
 ) -> AllPairs:
-    """Compute the shortest routes between all pairs of sites, write them to a file, and read it.
+    """Compute the routes between all pairs of sites, write them to a file, and read it.
 
-    Each pair uses the satellites over which its path is shortest at each step. A warning says if a
-    pair has no path because no inter-satellite links join its satellites.
+    Each pair uses the satellites over which its path is shortest at each step, or with `handover`
+    those that the policy chooses, as `skyhop.path` does. A warning says if a pair has no path
+    because no inter-satellite links join its satellites.
 
     Args:
         sites: at least two places: cities, sites, or "lat,lon".
@@ -110,8 +140,9 @@ def all_pairs(
         duration: time that the routes cover.
         progress: callback (steps done, all steps); a progress bar by default.
         keys: keys of `[path]`: relay ("isl" by default, or "bent-pipe"), constellation, satellites,
-            start, step, compat, minimum_elevation, geo_avoidance, stale_after; with "isl" also
-            isl_seam and isl_clearance, with "bent-pipe" also gateways.
+            start, step, compat, minimum_elevation, geo_avoidance, stale_after, handover
+            ("immediate" by default); with "isl" also isl_seam and isl_clearance, with "bent-pipe"
+            also gateways, with handover policies on a grid also grid_period and grid_offset.
 
     Raises:
         InputError: a place, key or value is wrong, or a key has no effect on these routes.
@@ -162,6 +193,7 @@ _KEYS = frozenset(
         "minimum_elevation",
         "geo_avoidance",
         "stale_after",
+        "handover",
     }
 )
 """Keys of `[path]` on which all routes between pairs depend."""
@@ -170,6 +202,9 @@ _RELAY_KEYS = {
     "bent-pipe": frozenset({"gateways"}),
 }
 """Further keys by relay; other relays have no routes between arbitrary sites."""
+_GRID_KEYS = frozenset({"grid_period", "grid_offset"})
+"""Further keys of the policies that choose satellites on a grid, whose names end in `_ON_GRID`."""
+_ON_GRID = "-grid"
 
 
 def _check_keys(relay: str, keys: Mapping[str, str]) -> None:
@@ -179,12 +214,13 @@ def _check_keys(relay: str, keys: Mapping[str, str]) -> None:
             f'all_pairs(relay="{relay}"): expected "isl" or "bent-pipe"; for other relays compute '
             "each pair with skyhop.path"
         )
-    unused = sorted(keys.keys() - _KEYS - _RELAY_KEYS[relay])
+    on_grid = str(keys.get("handover", "")).endswith(_ON_GRID)
+    unused = sorted(keys.keys() - _KEYS - _RELAY_KEYS[relay] - (_GRID_KEYS if on_grid else set()))
     if unused:
         raise InputError(
             f"all_pairs({', '.join(f'{key}=…' for key in unused)}): has no effect with relay "
-            f'"{relay}", as each pair has its shortest path at each step: leave it out, or compute '
-            "each pair with skyhop.path"
+            f'"{relay}" and this handover policy: leave it out, or compute each pair with '
+            "skyhop.path"
         )
 
 

@@ -7,17 +7,14 @@ populous one is chosen; `ambiguity_note` reports this if the user may have meant
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from skyhop import _core
-from skyhop.data.folding import NAME_END, folded
+from skyhop.data.folding import folded
+from skyhop.data.gazetteer import City, Gazetteer
 from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 
@@ -116,32 +113,10 @@ def _sites() -> dict[str, Place]:
     return sites
 
 
-class City(NamedTuple):
-    """City with at least 15,000 inhabitants, in GeoNames' terms."""
-
-    name: str
-    country: str
-    """ISO code of the country."""
-    admin1: str
-    """Code of the first-level division: in the US, of the state."""
-    latitude_deg: float
-    longitude_deg: float
-    population: int
-
-
-_GAZETTEER = Path(__file__).with_name("cities.json.gz")
-"""Cities, countries and states of the US; scripts/cities.py writes them for builds."""
-
-
 @cache
-def _gazetteer() -> dict[str, Any]:
-    tables: dict[str, Any] = json.loads(gzip.decompress(_GAZETTEER.read_bytes()))
-    return tables
-
-
-@cache
-def _cities() -> list[City]:
-    return [City(*values) for values in _gazetteer()["cities"]]
+def _gazetteer() -> Gazetteer:
+    """Return the cities and regions that scripts/cities.py writes for builds."""
+    return Gazetteer(Path(__file__).with_name("cities.dat"))
 
 
 @cache
@@ -150,29 +125,13 @@ def _largest_city(text: str) -> Place | None:
     wanted = folded(name)
     if not wanted:
         return None
-    found = list(_cities_named(wanted))
+    found = _gazetteer().named(wanted)
     # Countries take priority: CA is Canada, and California only if Canada has no such city.
     for is_there in (_is_in_country, _is_in_state) if region else ():
         there = [city for city in found if is_there(city, region)]
         if there:
             return _largest(there, wanted)
     return None if region or not found else _largest(found, wanted)
-
-
-def _cities_named(wanted: str) -> Iterator[City]:
-    """Yield the cities with a name, which may be an alternate one.
-
-    The file has a line per city with all its names, folded: a search in this text takes
-    milliseconds, and to fold 400,000 names would take a second.
-    """
-    names, cities = _gazetteer()["names"], _cities()
-    name = f"{NAME_END}{wanted}{NAME_END}"
-    place, line, counted = names.find(name), 0, 0
-    while place >= 0:
-        line += names.count("\n", counted, place)
-        counted = place
-        yield cities[line]
-        place = names.find(name, names.index("\n", place))
 
 
 def _largest(found: list[City], wanted: str) -> Place:
@@ -215,7 +174,7 @@ def _is_in_state(city: City, region: str) -> bool:
 def _countries() -> dict[str, set[str]]:
     """Return the ISO codes of countries by case-folded name or code."""
     named: dict[str, set[str]] = {}
-    for code, country, iso3 in _gazetteer()["countries"]:
+    for code, country, iso3 in _gazetteer().countries:
         for name in (code, country, iso3, *_COLLOQUIAL_NAMES.get(code, ())):
             named.setdefault(folded(name), set()).add(code)
     return named
@@ -231,13 +190,11 @@ _COLLOQUIAL_NAMES = {
 @cache
 def _states() -> dict[str, str]:
     """Return the codes of the states of the US, by case-folded name and code."""
-    return {
-        folded(written): code for name, code in _gazetteer()["states"] for written in (name, code)
-    }
+    return {folded(written): code for name, code in _gazetteer().states for written in (name, code)}
 
 
 def _unknown(text: str) -> str:
     name = text.partition(",")[0].strip()
-    hint = did_you_mean(name, dict.fromkeys(city.name for city in _cities()))
+    hint = did_you_mean(name, dict.fromkeys(city.name for city in _gazetteer().cities()))
     forms = 'a city, "City, Country", in the US "City, State", or "lat,lon[,alt_m]"'
     return f'unknown place "{text}"{hint}; expected {forms}'

@@ -5,6 +5,7 @@
 
 mod flow;
 mod link;
+mod network;
 mod path;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,10 @@ use skyhop_units::Duration;
 
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
+pub use network::{
+    HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites, TrafficKind, TrafficSection,
+    UserLinkKeys, UserLinks,
+};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
 pub(crate) use path::STARLINK_OFFSET;
 use path::STARLINK_PERIOD;
@@ -30,8 +35,15 @@ pub use path::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Scenario {
-    /// Time-varying path between two places.
-    pub path: PathSection,
+    /// Time-varying path between two places. Required, unless there is a `[network]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PathSection")]
+    pub path: Option<PathSection>,
+    /// Constellation with many sites as one network, in place of `[path]`, `[link]` and `[links]`: packets of all flows
+    /// go hop by hop over shared satellites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NetworkSection")]
+    pub network: Option<NetworkSection>,
     /// Bottleneck link of the path.
     #[serde(default)]
     pub link: LinkSection,
@@ -72,13 +84,21 @@ impl Scenario {
     /// Return the scenario as JSON, with the defaults of omitted keys filled in.
     pub fn to_json(&self) -> Value {
         let mut resolved = self.clone();
-        for flow in &mut resolved.flow {
-            if let FlowKind::Tcp(tcp) = &mut flow.kind {
-                tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
-            }
+        let flows = resolved.flow.iter_mut().filter_map(|flow| match &mut flow.kind {
+            FlowKind::Tcp(tcp) => Some(tcp),
+            FlowKind::Probe(_) | FlowKind::Call(_) => None,
+        });
+        let traffic = resolved.network.as_mut().and_then(|network| network.traffic.as_mut());
+        for tcp in flows.chain(traffic.map(|traffic| &mut traffic.tcp)) {
+            tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
         }
         let json = serde_json::to_value(resolved);
-        without_nulls(json.expect("a scenario has text keys and finite numbers only"))
+        let mut json =
+            without_nulls(json.expect("a scenario has text keys and finite numbers only"));
+        if let Some(keys) = json.as_object_mut().filter(|_| self.network.is_some()) {
+            keys.remove("link");
+        }
+        json
     }
 }
 

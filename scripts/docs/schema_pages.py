@@ -47,7 +47,9 @@ def scenario_page(schema: Schema) -> str:
         shown = {"links": "[links.NAME]", "flow": "[[flow]]", "change": "[[change]]"}.get(
             name, f"[{name}]"
         )
-        parts.append(f"## {shown} {{#{name.replace('.', '-')}}}\n\n{sentence(inner.get('description', ''))}")
+        parts.append(
+            f"## {shown} {{#{name.replace('.', '-')}}}\n\n{sentence(inner.get('description', ''))}"
+        )
         parts.extend(object_parts(schema, inner, path))
     return page(
         "Scenario keys",

@@ -93,11 +93,11 @@ pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace)
     Place { name, position }
 }
 
-/// Python's functions that know places.
+/// Functions of Python that know places.
 pub(crate) struct PyPlaces {
-    /// `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
+    /// Finder of a place by its name: `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
     pub(crate) find: Py<PyAny>,
-    /// `largest_cities(count) -> [(name, latitude_deg, longitude_deg, altitude_m, population)]`, and
+    /// Knowledge of cities: `largest_cities(count) -> [(name, latitude_deg, longitude_deg, altitude_m, population)]`, and
     /// `population_of(text) -> population or None`.
     pub(crate) cities: Option<(Py<PyAny>, Py<PyAny>)>,
 }

@@ -263,7 +263,9 @@ impl NamedScenario {
     fn check_forecast(&self) -> Result<(), ScenarioError> {
         let (signal, path) = (&self.scenario.signal, &self.scenario.path);
         match (signal.source, path.as_ref().map(|path| &path.kind)) {
-            (SignalSource::Forecast, Some(PathKind::Constellation(path))) if path.relay != Relay::Geo => {
+            (SignalSource::Forecast, Some(PathKind::Constellation(path)))
+                if path.relay != Relay::Geo =>
+            {
                 Ok(())
             }
             (SignalSource::Forecast, _) => {

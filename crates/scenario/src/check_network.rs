@@ -53,7 +53,11 @@ impl NamedScenario {
     fn check_no_path_keys(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         let refused = [
-            ("link", scenario.link != LinkSection::default(), "network.lasers and network.user_links"),
+            (
+                "link",
+                scenario.link != LinkSection::default(),
+                "network.lasers and network.user_links",
+            ),
             ("links", !scenario.links.is_empty(), "network.lasers and network.user_links"),
             ("change", !scenario.change.is_empty(), "a scenario with [path]"),
             (

@@ -63,11 +63,7 @@ impl NamedScenario {
     }
 
     fn within_rows(&self, rows: u64) -> Result<(), ScenarioError> {
-        self.within(
-            ("run.sample", "rows", "lengthen it, shorten run.duration"),
-            rows,
-            MOST_ROWS,
-        )
+        self.within(("run.sample", "rows", "lengthen it, shorten run.duration"), rows, MOST_ROWS)
     }
 
     fn check_steps(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {

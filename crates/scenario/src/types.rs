@@ -19,11 +19,11 @@ use skyhop_units::Duration;
 
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
-pub use network::{
-    HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites, TrafficKind, TrafficSection,
-    UserLinkKeys, UserLinks,
-};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
+pub use network::{
+    HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites,
+    TrafficKind, TrafficSection, UserLinkKeys, UserLinks,
+};
 pub(crate) use path::STARLINK_OFFSET;
 use path::STARLINK_PERIOD;
 pub use path::{
@@ -34,6 +34,7 @@ pub use path::{
 /// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(transform = need_path_or_network)]
 pub struct Scenario {
     /// Time-varying path between two places. Required, unless there is a `[network]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +79,12 @@ pub struct Scenario {
     /// Settings that apply only to runs on a Linux kernel in virtual time; the other engines ignore them.
     #[serde(default, skip_serializing_if = "LinuxSection::is_default")]
     pub linux: LinuxSection,
+}
+
+/// Extend the schema so that a scenario needs `[path]` or `[network]`.
+fn need_path_or_network(schema: &mut schemars::Schema) {
+    let either = serde_json::json!([{ "required": ["path"] }, { "required": ["network"] }]);
+    schema.insert("anyOf".to_owned(), either);
 }
 
 impl Scenario {

@@ -30,7 +30,7 @@ FindPlace: TypeAlias = Callable[[str], FoundPlace]
 Cities: TypeAlias = tuple[
     Callable[[int], list[tuple[str, float, float, float, int]]], Callable[[str], int | None]
 ]
-"""Functions that return the largest cities with their inhabitants, and the inhabitants of a place."""
+"""Functions that return the largest cities with inhabitants, and the inhabitants of a place."""
 Progress: TypeAlias = Callable[[int, int], None]
 
 @final

@@ -213,7 +213,11 @@ fn mean_rate(schedule: &LinkSchedule, end: Instant) -> Rate {
 }
 
 /// Resolve a queue's limit to packets or bytes.
-pub(crate) fn queue_limit(given: QueueLimit, rate: Rate, base_rtt: Duration) -> Result<Limit, String> {
+pub(crate) fn queue_limit(
+    given: QueueLimit,
+    rate: Rate,
+    base_rtt: Duration,
+) -> Result<Limit, String> {
     let bytes = match given {
         QueueLimit::Packets(packets) => return Ok(Limit::Packets(packets)),
         QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {

@@ -174,7 +174,8 @@ impl NamedScenario {
             let [client, server] = between.map_or([Ok(0), Ok(1)], |ends| ends.map(site));
             let pair = [client?, server?];
             if pair[0] == pair[1] {
-                let what = format!("is {} twice; expected two sites", sites[pair[0] as usize].place.name);
+                let what =
+                    format!("is {} twice; expected two sites", sites[pair[0] as usize].place.name);
                 return Err(self.key_error(format!("{key}.between"), what));
             }
             planned.extend(repeat_n((key, flow.clone(), pair), flow.common.count as usize));
@@ -231,7 +232,8 @@ impl NamedScenario {
         flows: &[FlowPlan],
     ) -> Result<NetworkPlan, ScenarioError> {
         // Data and acknowledgements of a flow go to its two sites.
-        let destinations: BTreeSet<u32> = flows.iter().filter_map(|flow| flow.sites).flatten().collect();
+        let destinations: BTreeSet<u32> =
+            flows.iter().filter_map(|flow| flow.sites).flatten().collect();
         let PathRequest { constellation, start, compat, duration, options, .. } = of_path;
         let request = NetworkRequest {
             constellation,
@@ -244,7 +246,8 @@ impl NamedScenario {
             options,
         };
         let [laser, down, up] = hops(network);
-        let hop = |(key, keys): (&str, &dyn HopKeys)| self.hop_plan(&format!("network.{key}"), keys);
+        let hop =
+            |(key, keys): (&str, &dyn HopKeys)| self.hop_plan(&format!("network.{key}"), keys);
         let wrong = |error: PathError| self.key_error("network", error.to_string());
         NetworkPlan::new(request, [hop(laser)?, hop(down)?, hop(up)?]).map_err(wrong)
     }

@@ -20,7 +20,8 @@ impl NamedScenario {
     pub fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
         let path = self.orbits()?;
         let end = |key: &str, name: &Option<String>| {
-            find_place.find(name.as_deref().unwrap_or_default())
+            find_place
+                .find(name.as_deref().unwrap_or_default())
                 .map_err(|what| self.key_error(key, what))
         };
         let (from, to) = (end("path.from", &path.from)?, end("path.to", &path.to)?);

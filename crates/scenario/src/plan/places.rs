@@ -20,7 +20,9 @@ pub trait Places {
     /// # Errors
     /// Fewer cities are known.
     fn largest(&self, count: usize) -> Result<Vec<(Place, u64)>, String> {
-        Err(format!("expected a list of sites: no list of cities has the {count} largest ones here"))
+        Err(format!(
+            "expected a list of sites: no list of cities has the {count} largest ones here"
+        ))
     }
 }
 

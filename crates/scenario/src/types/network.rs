@@ -68,7 +68,8 @@ pub struct NetworkSection {
     #[serde(default)]
     pub user_links: UserLinks,
     /// Flows between the sites, in addition to those of `[[flow]]`. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TrafficSection")]
     pub traffic: Option<TrafficSection>,
 }
 
@@ -173,7 +174,7 @@ text_or!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
-    /// Least delay.
+    /// Route of the least delay.
     #[default]
     Shortest,
 }
@@ -214,9 +215,9 @@ impl<'de> Deserialize<'de> for Interval {
                 if text == NEVER {
                     return Ok(Interval(None));
                 }
-                text.parse().map(|every| Interval(Some(every))).map_err(|error| {
-                    E::custom(format!("{error}, or \"{NEVER}\""))
-                })
+                text.parse()
+                    .map(|every| Interval(Some(every)))
+                    .map_err(|error| E::custom(format!("{error}, or \"{NEVER}\"")))
             }
         }
 
@@ -311,7 +312,7 @@ hop_keys!(
 
 /// `[network.traffic]`: flows between the sites, with the keys of a `[[flow]]` over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(transform = allow_cc_parameters)]
+#[schemars(transform = allow_cc_parameters, transform = leave_out_ends)]
 pub struct TrafficSection {
     /// Keys that all flows have. `from`, `via` and `between` are those of single flows; `count` flows run between each
     /// client and server.
@@ -327,6 +328,16 @@ pub struct TrafficSection {
     #[serde(flatten)]
     #[schemars(skip)]
     pub parameters: BTreeMap<String, Value>,
+}
+
+/// Leave the keys out of the schema that say where a single flow goes.
+fn leave_out_ends(schema: &mut schemars::Schema) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for keys in properties {
+        for key in ["between", "via"] {
+            keys.remove(key);
+        }
+    }
 }
 
 impl TrafficSection {

@@ -41,7 +41,8 @@ fn lists_of_other_tools_are_read() {
 
 #[test]
 fn populations_are_read_where_a_list_states_them() {
-    let rows = read("name,lat,lon,Population\nTokyo,35.5,139.75,9733276\nDogo,36.2,133.3,\n").unwrap();
+    let rows =
+        read("name,lat,lon,Population\nTokyo,35.5,139.75,9733276\nDogo,36.2,133.3,\n").unwrap();
     assert_eq!(rows[0], SiteRow { population: Some(9_733_276.0), ..tokyo(0.0) });
     assert_eq!(rows[1].population, None);
     let wrong = read("name,lat,lon,population\nTokyo,35.5,139.75,-1\n").unwrap_err();

@@ -162,7 +162,7 @@ def is_seedless(path: Mapping[str, Any]) -> bool:
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the paths of a checked scenario by key: `path`, `links.NAME.path`; none of a network."""
+    """Return the paths of a checked scenario by key: `path`, `links.NAME.path`."""
     of_links = {
         f"links.{name}.path": link["path"]
         for name, link in resolved.get("links", {}).items()

@@ -333,7 +333,7 @@ pub struct TrafficSection {
 /// Leave the keys out of the schema that say where a single flow goes.
 fn leave_out_ends(schema: &mut schemars::Schema) {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    for keys in properties {
+    if let Some(keys) = properties {
         for key in ["between", "via"] {
             keys.remove(key);
         }

@@ -129,7 +129,9 @@ fn gravity_needs_populations() {
     let alone = of(
         "[{ name = \"A\", lat = 1, lon = 2, population = 5 }, { name = \"B\", lat = 3, lon = 2, population = 0 }]",
     );
-    assert!(alone.map(drop).unwrap_err().to_string().contains("fewer than two sites with inhabitants"));
+    assert!(
+        alone.map(drop).unwrap_err().to_string().contains("fewer than two sites with inhabitants")
+    );
 }
 
 #[test]

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Schema = Mapping[str, Any]
 
-SECTIONS = ("path", "link", "links", "change", "tcp", "flow", "signal", "run", "live", "linux")
+SECTIONS = (
+    "path", "network", "network.traffic", "link", "links", "change", "tcp", "flow", "signal", "run",
+    "live", "linux",
+)  # fmt: skip
 """Tables of a scenario, in the order in which scenario files have them."""
 ELSEWHERE = {
     "App": "[the applications](applications.md)",
@@ -35,14 +38,18 @@ def scenario_page(schema: Schema) -> str:
     """Return the page of all keys of a scenario."""
     parts = []
     for name in SECTIONS:
-        described = resolve(schema, schema["properties"][name])
+        described = schema
+        for step in name.split("."):
+            described = resolve(schema, described["properties"][step])
         path = {"links": "links.NAME", "flow": "flow.N", "change": "change.N"}.get(name, name)
         items = described.get("items") or described.get("additionalProperties")
         inner = resolve(schema, items) if isinstance(items, Mapping) else described
         shown = {"links": "[links.NAME]", "flow": "[[flow]]", "change": "[[change]]"}.get(
             name, f"[{name}]"
         )
-        parts.append(f"## {shown} {{#{name}}}\n\n{sentence(inner.get('description', ''))}")
+        parts.append(
+            f"## {shown} {{#{name.replace('.', '-')}}}\n\n{sentence(inner.get('description', ''))}"
+        )
         parts.extend(object_parts(schema, inner, path))
     return page(
         "Scenario keys",

@@ -93,50 +93,97 @@ pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace)
     Place { name, position }
 }
 
-/// Call `work` without the GIL and with a place finder that calls the Python callable
-/// `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
-pub(crate) fn with_place_finder<T: Send>(
-    py: Python<'_>,
-    find_place: Py<PyAny>,
-    work: impl FnOnce(FindPlace<'_>) -> Fallible<T> + Send,
-) -> Fallible<T> {
-    let interruption = Mutex::new(None);
-    let result = py.detach(|| {
-        work(&|text: &str| {
-            Python::attach(|py| {
-                let found = find_place.call1(py, (text,)).and_then(|found| found.extract(py));
-                let found: FoundPlace = found.map_err(|error: PyErr| {
-                    let what = error.value(py).to_string();
-                    // These exceptions are not problems of the place: Ctrl-C, lack of memory, a
-                    // missing package.
-                    if error.is_instance_of::<PyKeyboardInterrupt>(py)
-                        || error.is_instance_of::<PyMemoryError>(py)
-                        || error.is_instance_of::<PyImportError>(py)
-                    {
-                        *interruption.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    }
-                    what
-                })?;
-                Ok(place(found))
+/// Functions of Python that know places.
+pub(crate) struct PyPlaces {
+    /// Finder of a place by its name: `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
+    pub(crate) find: Py<PyAny>,
+    /// Knowledge of cities: `largest_cities(count) -> [(name, latitude_deg, longitude_deg, altitude_m, population)]`, and
+    /// `population_of(text) -> population or None`.
+    pub(crate) cities: Option<(Py<PyAny>, Py<PyAny>)>,
+}
+
+impl From<Py<PyAny>> for PyPlaces {
+    fn from(find: Py<PyAny>) -> Self {
+        Self { find, cities: None }
+    }
+}
+
+/// Places of Python, for work without the GIL.
+struct Places {
+    python: PyPlaces,
+    /// Exception that is no problem of a place: Ctrl-C, lack of memory, a missing package.
+    interruption: Mutex<Option<PyErr>>,
+}
+
+impl Places {
+    /// Call one of the functions; the error is one line.
+    fn call<T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>>(
+        &self,
+        call: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>>,
+    ) -> Result<T, String> {
+        Python::attach(|py| {
+            let found = call(py).and_then(|found| found.extract(py));
+            found.map_err(|error: PyErr| {
+                let what = error.value(py).to_string();
+                if error.is_instance_of::<PyKeyboardInterrupt>(py)
+                    || error.is_instance_of::<PyMemoryError>(py)
+                    || error.is_instance_of::<PyImportError>(py)
+                {
+                    *self.interruption.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+                what
             })
         })
-    });
-    match interruption.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    }
+}
+
+impl skyhop_scenario::Places for Places {
+    fn find(&self, text: &str) -> Result<Place, String> {
+        self.call(|py| self.python.find.call1(py, (text,))).map(place)
+    }
+
+    fn population(&self, text: &str) -> Option<u64> {
+        let (_, population_of) = self.python.cities.as_ref()?;
+        self.call(|py| population_of.call1(py, (text,))).ok().flatten()
+    }
+
+    fn largest(&self, count: usize) -> Result<Vec<(Place, u64)>, String> {
+        let Some((largest_cities, _)) = &self.python.cities else {
+            return Err("expected a list of sites: cities are not known here".to_owned());
+        };
+        let found: Vec<(String, f64, f64, f64, u64)> =
+            self.call(|py| largest_cities.call1(py, (count,)))?;
+        let city = |(name, latitude_deg, longitude_deg, altitude_m, population)| {
+            (place((name, latitude_deg, longitude_deg, altitude_m)), population)
+        };
+        Ok(found.into_iter().map(city).collect())
+    }
+}
+
+/// Call `work` without the GIL and with the places that Python knows.
+pub(crate) fn with_places<T: Send>(
+    py: Python<'_>,
+    python: PyPlaces,
+    work: impl FnOnce(FindPlace<'_>) -> Fallible<T> + Send,
+) -> Fallible<T> {
+    let places = Places { python, interruption: Mutex::new(None) };
+    let result = py.detach(|| work(&places));
+    match places.interruption.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(interrupted) => Err(interrupted.into()),
         None => result,
     }
 }
 
-/// Call `work` as [`with_place_finder`] does, and with a function that reports progress to `progress`.
+/// Call `work` as [`with_places`] does, and with a function that reports progress to `progress`.
 pub(crate) fn plan<T: Send>(
     py: Python<'_>,
-    find_place: Py<PyAny>,
+    places: PyPlaces,
     progress: Py<PyAny>,
     work: impl FnOnce(FindPlace<'_>, Progress<'_>) -> Result<T, ScenarioError> + Send,
 ) -> Fallible<T> {
     let progress = PyProgress::new(progress);
-    with_place_finder(py, find_place, |find_place| {
-        work(find_place, &mut |done, total| progress.report(done, total))
+    with_places(py, places, |places| {
+        work(places, &mut |done, total| progress.report(done, total))
             .map_err(|error| progress.failure(error))
     })
 }
@@ -155,9 +202,9 @@ impl PyExperiment {
     /// instead of being computed again. `default_cc` is the congestion control of a program's sockets, which may be a
     /// user's file. With `for_program` the path extends beyond the scenario's duration. `predict_rates(file, path,
     /// rates_bps) -> (at_s, every_s, rates_bps)` runs a throughput predictor along a path, given the mean rate of
-    /// each second.
+    /// each second. `cities` are the functions `largest_cities(count)` and `population_of(text)` for the sites of a network.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, predict_rates=None))]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, predict_rates=None, cities=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn build(
         py: Python<'_>,
@@ -168,10 +215,12 @@ impl PyExperiment {
         default_cc: Option<&str>,
         for_program: bool,
         predict_rates: Option<Py<PyAny>>,
+        cities: Option<(Py<PyAny>, Py<PyAny>)>,
     ) -> Fallible<Self> {
         load_cc_files(py, &scenario.0)?;
         let known = path.map(|path| Arc::clone(&path.trace));
-        let mut experiment = plan(py, find_place, progress, |find, tell| match known {
+        let places = PyPlaces { find: find_place, cities };
+        let mut experiment = plan(py, places, progress, |find, tell| match known {
             Some(trace) => scenario.0.experiment_over(trace, find, tell),
             None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
@@ -216,7 +265,11 @@ fn run_predictors(
     experiment: &mut Experiment,
     predict_rates: Option<&Py<PyAny>>,
 ) -> Fallible<()> {
-    let trace = Arc::clone(&experiment.links[usize::from(experiment.path_link())].trace);
+    // Over a network, no player predicts rates with a model.
+    let path_link = usize::from(experiment.path_link());
+    let Some(trace) = experiment.links.get(path_link).map(|link| Arc::clone(&link.trace)) else {
+        return Ok(());
+    };
     let seconds = experiment.duration.as_secs_f64().floor() as usize;
     for flow in &mut experiment.flows {
         let Traffic::Tcp { app: App::Dash(dash), .. } = &mut flow.traffic else { continue };

@@ -10,7 +10,7 @@ use skyhop_path::{PathRequest, Place};
 use skyhop_scenario::{FindPlace, ScenarioError};
 
 use crate::errors::{Fallible, input_error};
-use crate::experiment::{PyScenario, with_place_finder};
+use crate::experiment::{PyScenario, with_places};
 use crate::progress::PyProgress;
 
 /// Compute the routes between all pairs of `sites` and write them to a file.
@@ -24,7 +24,7 @@ pub(crate) fn write_all_pairs(
     progress: Py<PyAny>,
 ) -> Fallible<()> {
     let progress = PyProgress::new(progress);
-    with_place_finder(py, find_place, |find_place| {
+    with_places(py, find_place.into(), |find_place| {
         let places = places(find_place, &sites)?;
         let request = scenario.0.pairs_request(&places)?;
         write(&request, &places, Path::new(file), &progress)
@@ -32,7 +32,7 @@ pub(crate) fn write_all_pairs(
 }
 
 fn places(find_place: FindPlace<'_>, names: &[String]) -> Fallible<Vec<Place>> {
-    names.iter().map(|name| find_place(name).map_err(|what| input_error(&what))).collect()
+    names.iter().map(|name| find_place.find(name).map_err(|what| input_error(&what))).collect()
 }
 
 fn write(

@@ -45,7 +45,8 @@ impl PyPathTrace {
         find_place: Py<PyAny>,
         progress: Py<PyAny>,
     ) -> Fallible<Self> {
-        plan(py, find_place, progress, |find, tell| scenario.0.path(find, tell)).map(Self::from)
+        plan(py, find_place.into(), progress, |find, tell| scenario.0.path(find, tell))
+            .map(Self::from)
     }
 
     #[staticmethod]

@@ -12,6 +12,7 @@ use skyhop_path::Place;
 use skyhop_units::did_you_mean;
 
 use crate::error::unreadable;
+use crate::types::PositionKeys;
 use crate::{ScenarioError, sites};
 
 static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
@@ -20,6 +21,9 @@ static SITES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/sites");
 
 /// Valid altitudes of sites in metres: from the deepest mine to the height of balloons.
 const ALTITUDES_M: RangeInclusive<f64> = -5_000.0..=50_000.0;
+
+/// Largest population of a site.
+const MOST_INHABITANTS: f64 = 1e12;
 
 /// Row of a list of sites.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -33,12 +37,15 @@ pub struct SiteRow {
     /// Height above the ellipsoid in metres; 0 if the list does not state it.
     #[serde(default, deserialize_with = "sites::zero_if_empty")]
     pub altitude_m: f64,
+    /// Inhabitants, if the list states them.
+    #[serde(default)]
+    pub population: Option<f64>,
 }
 
 impl SiteRow {
     /// Check the position. The error says what is wrong.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Self { latitude_deg, longitude_deg, altitude_m, .. } = self;
+        let Self { latitude_deg, longitude_deg, altitude_m, population, .. } = self;
         if !(-90.0..=90.0).contains(latitude_deg) || !(-180.0..=360.0).contains(longitude_deg) {
             return Err(format!("{latitude_deg}, {longitude_deg} is not on Earth"));
         }
@@ -46,13 +53,24 @@ impl SiteRow {
             let expected = format!("{} to {} m", ALTITUDES_M.start(), ALTITUDES_M.end());
             return Err(format!("an altitude of {altitude_m} m; expected {expected}"));
         }
+        if let Some(wrong) = population.filter(|count| !(0.0..=MOST_INHABITANTS).contains(count)) {
+            return Err(format!("a population of {wrong}; expected 0 to {MOST_INHABITANTS:e}"));
+        }
         Ok(())
     }
 
     /// Convert the row to a place of a path.
     pub fn into_place(self) -> Place {
-        let Self { name, latitude_deg, longitude_deg, altitude_m } = self;
+        let Self { name, latitude_deg, longitude_deg, altitude_m, .. } = self;
         Place { name, position: Geodetic { latitude_deg, longitude_deg, altitude_m } }
+    }
+}
+
+impl From<PositionKeys> for SiteRow {
+    fn from(keys: PositionKeys) -> Self {
+        let PositionKeys { name, lat, lon, alt, population } = keys;
+        let population = population.map(|inhabitants| inhabitants as f64);
+        Self { name, latitude_deg: lat, longitude_deg: lon, altitude_m: alt, population }
     }
 }
 

@@ -12,13 +12,13 @@ use crate::types::{
 };
 
 /// Shortest run, and shortest time between samples.
-const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
+pub(crate) const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 
 /// Longest spike of a round trip; a longer change is a [[change]].
 const LONGEST_SPIKE: Duration = Duration::from_secs(60);
 
 /// Largest `count` of a `[[flow]]` entry.
-const MOST_FLOWS: u32 = 10_000;
+pub(crate) const MOST_FLOWS: u32 = 10_000;
 
 /// Shortest period for blind estimation: an outage and the recovery from it take about 1 s, so that
 /// closer handovers cannot be distinguished.
@@ -28,7 +28,15 @@ impl NamedScenario {
     /// Check the whole scenario; the first problem is the error.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
-        self.check_path(&scenario.path, "path")?;
+        match (&scenario.path, &scenario.network) {
+            (Some(path), None) => self.check_path(path, "path")?,
+            (None, Some(network)) => self.check_network(network)?,
+            (Some(_), Some(_)) => {
+                let what = "is a second source of paths next to [path]; give one of the two";
+                return Err(self.key_error("network", what));
+            }
+            (None, None) => return Err(self.key_error("the scenario", "missing field `path`")),
+        }
         let run = &scenario.run;
         for (key, value) in [("run.duration", run.duration), ("run.sample", run.sample)] {
             if value < SHORTEST_SAMPLE {
@@ -129,7 +137,7 @@ impl NamedScenario {
         Ok(())
     }
 
-    fn check_flow(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
+    pub(crate) fn check_flow(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
         let wrong = |name: &str, what: String| Err(self.key_error(format!("{key}{name}"), what));
         let (common, run) = (&flow.common, self.scenario.run.duration);
         if common.start >= run {
@@ -254,8 +262,10 @@ impl NamedScenario {
     /// `signal.elements` is given only then.
     fn check_forecast(&self) -> Result<(), ScenarioError> {
         let (signal, path) = (&self.scenario.signal, &self.scenario.path);
-        match (signal.source, &path.kind) {
-            (SignalSource::Forecast, PathKind::Constellation(path)) if path.relay != Relay::Geo => {
+        match (signal.source, path.as_ref().map(|path| &path.kind)) {
+            (SignalSource::Forecast, Some(PathKind::Constellation(path)))
+                if path.relay != Relay::Geo =>
+            {
                 Ok(())
             }
             (SignalSource::Forecast, _) => {

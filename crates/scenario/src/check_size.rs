@@ -1,6 +1,7 @@
 //! Limits on the size of a scenario's results, computed from its keys alone before anything else is computed.
 
 use skyhop_app::AppKind as _;
+use skyhop_experiment::FlowPlan;
 use skyhop_model::{OR_FORCE_SIZE, thousands};
 use skyhop_path::MOST_STEPS;
 use skyhop_units::Duration;
@@ -21,12 +22,11 @@ impl NamedScenario {
     pub(crate) fn check_size(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         let run = &scenario.run;
-        self.within(
-            ("flow", "flows", "have fewer"),
-            scenario.flow.iter().map(|flow| u64::from(flow.common.count)).sum(),
-            MOST_FLOWS,
-        )?;
-        self.check_steps(&scenario.path, "path")?;
+        let flows = scenario.flow.iter().map(|flow| flow.common.count as usize).sum();
+        self.check_number_of_flows(flows)?;
+        if let Some(path) = &scenario.path {
+            self.check_steps(path, "path")?;
+        }
         for (name, link) in &scenario.links {
             if let Some(path) = &link.path {
                 self.check_steps(path, &format!("links.{name}.path"))?;
@@ -42,13 +42,28 @@ impl NamedScenario {
         }
     }
 
+    pub(crate) fn check_number_of_flows(&self, count: usize) -> Result<(), ScenarioError> {
+        self.within(("flow", "flows", "have fewer"), count as u64, MOST_FLOWS)
+    }
+
+    /// Check the size of the tables of a run with the flows of a network. Those of its links have rows only for links
+    /// that carry something, which only the run can tell.
+    pub(crate) fn check_flow_rows(&self, flows: &[FlowPlan]) -> Result<(), ScenarioError> {
+        let rows = |flow: &FlowPlan| {
+            let lasts = flow.stop.saturating_since(flow.start);
+            let messages = flow.traffic.app().messages_per_s().unwrap_or(0.0) * lasts.as_secs_f64();
+            times(lasts, self.scenario.run.sample).saturating_add(messages as u64)
+        };
+        self.within_rows(flows.iter().map(rows).fold(0, u64::saturating_add))
+    }
+
     /// Check the size of a run's tables. Commands that only compute the path do not need this check.
     pub(crate) fn check_rows(&self) -> Result<(), ScenarioError> {
-        self.within(
-            ("run.sample", "rows", "lengthen it, shorten run.duration"),
-            self.rows(),
-            MOST_ROWS,
-        )
+        self.within_rows(self.rows())
+    }
+
+    fn within_rows(&self, rows: u64) -> Result<(), ScenarioError> {
+        self.within(("run.sample", "rows", "lengthen it, shorten run.duration"), rows, MOST_ROWS)
     }
 
     fn check_steps(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
@@ -63,7 +78,7 @@ impl NamedScenario {
         })
     }
 
-    fn within(
+    pub(crate) fn within(
         &self,
         (key, what, remedy): (&str, &str, &str),
         count: u64,

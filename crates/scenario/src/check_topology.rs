@@ -26,6 +26,11 @@ impl NamedScenario {
         }
         for (index, flow) in scenario.flow.iter().enumerate() {
             self.check_via(&flow.common.via, &format!("flow.{index}.via"))?;
+            if flow.common.between.is_some() && scenario.network.is_none() {
+                let what =
+                    "is for scenarios with [network]; over [path] and [links], a flow has `via`";
+                return Err(self.key_error(format!("flow.{index}.between"), what));
+            }
         }
         for (index, change) in scenario.change.iter().enumerate() {
             self.check_change(change, &format!("change.{index}"))?;

@@ -75,6 +75,18 @@ impl ScenarioError {
         }
     }
 
+    /// Return the error about a key of the section `from` as one about the same key of the section `to`.
+    pub(crate) fn moved(self, from: &str, to: &str) -> Self {
+        match self {
+            Self::Key { origin, key, what } => {
+                let rest = key.strip_prefix(from).filter(|rest| rest.starts_with('.'));
+                let key = rest.map(|rest| format!("{to}{rest}")).unwrap_or(key);
+                Self::Key { origin, key, what }
+            }
+            other => other,
+        }
+    }
+
     /// Return the error with `section` prefixed to its key, for the file or table that contains `section`.
     pub(crate) fn under(self, section: &str) -> Self {
         match self {

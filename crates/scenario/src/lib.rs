@@ -6,6 +6,7 @@
 pub mod by_kind;
 pub mod catalogue;
 mod check;
+mod check_network;
 mod check_size;
 mod check_topology;
 mod error;
@@ -23,7 +24,7 @@ use schemars::transform::Transform as _;
 pub use error::ScenarioError;
 pub use named::NamedScenario;
 pub use parse::{parse_scenario, read_scenario, scenario_from_json};
-pub use plan::{CcFiles, FindPlace, Progress, constellation_of};
+pub use plan::{CcFiles, FindPlace, Places, Progress, constellation_of};
 pub use types::Scenario;
 
 /// Return the JSON Schema of a scenario file.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::ScenarioError;
-use crate::types::Scenario;
+use crate::types::{PathSection, Scenario};
 
 /// Scenario and the file name that its error messages state.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,18 @@ impl NamedScenario {
     /// Directory of the scenario file, in which relative file names are looked up first.
     pub(crate) fn base(&self) -> &Path {
         Path::new(&self.origin).parent().unwrap_or(Path::new(""))
+    }
+
+    /// Section `[path]`.
+    ///
+    /// # Errors
+    /// The scenario has none, because it has `[network]`.
+    pub(crate) fn path_section(&self) -> Result<&PathSection, ScenarioError> {
+        self.scenario.path.as_ref().ok_or_else(|| {
+            let what = "is missing: the scenario has a [network], which is no single path; expected a scenario with \
+                        [path]";
+            self.key_error("path", what)
+        })
     }
 
     pub(crate) fn key_error(

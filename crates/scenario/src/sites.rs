@@ -29,6 +29,7 @@ const NAME: &str = "name";
 const LATITUDE: &str = "latitude_deg";
 const LONGITUDE: &str = "longitude_deg";
 const ALTITUDE: &str = "altitude_m";
+const POPULATION: &str = "population";
 
 /// Parse a list of sites; `origin` names it in errors.
 ///
@@ -91,7 +92,7 @@ fn columns_of_row(row: &StringRecord) -> Option<StringRecord> {
 /// Key of a named column; the name itself if the column is none of a site's.
 fn key_of(name: &str) -> &str {
     let is = |other: &str| name.eq_ignore_ascii_case(other);
-    let known = [NAME, LATITUDE, LONGITUDE, ALTITUDE].into_iter().find(|key| is(key));
+    let known = [NAME, LATITUDE, LONGITUDE, ALTITUDE, POPULATION].into_iter().find(|key| is(key));
     let other = || OTHER_NAMES.iter().find(|(other, _)| is(other)).map(|(_, key)| *key);
     known.or_else(other).unwrap_or(name)
 }

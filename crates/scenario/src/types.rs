@@ -5,6 +5,7 @@
 
 mod flow;
 mod link;
+mod network;
 mod path;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,10 @@ use skyhop_units::Duration;
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
+pub use network::{
+    HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites,
+    TrafficKind, TrafficSection, UserLinkKeys, UserLinks,
+};
 pub(crate) use path::STARLINK_OFFSET;
 use path::STARLINK_PERIOD;
 pub use path::{
@@ -29,9 +34,17 @@ pub use path::{
 /// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(transform = need_path_or_network)]
 pub struct Scenario {
-    /// Time-varying path between two places.
-    pub path: PathSection,
+    /// Time-varying path between two places. Required, unless there is a `[network]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PathSection")]
+    pub path: Option<PathSection>,
+    /// Constellation with many sites as one network, in place of `[path]`, `[link]` and `[links]`: packets of all flows
+    /// go hop by hop over shared satellites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NetworkSection")]
+    pub network: Option<NetworkSection>,
     /// Bottleneck link of the path.
     #[serde(default)]
     pub link: LinkSection,
@@ -68,17 +81,31 @@ pub struct Scenario {
     pub linux: LinuxSection,
 }
 
+/// Extend the schema so that a scenario needs `[path]` or `[network]`.
+fn need_path_or_network(schema: &mut schemars::Schema) {
+    let either = serde_json::json!([{ "required": ["path"] }, { "required": ["network"] }]);
+    schema.insert("anyOf".to_owned(), either);
+}
+
 impl Scenario {
     /// Return the scenario as JSON, with the defaults of omitted keys filled in.
     pub fn to_json(&self) -> Value {
         let mut resolved = self.clone();
-        for flow in &mut resolved.flow {
-            if let FlowKind::Tcp(tcp) = &mut flow.kind {
-                tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
-            }
+        let flows = resolved.flow.iter_mut().filter_map(|flow| match &mut flow.kind {
+            FlowKind::Tcp(tcp) => Some(tcp),
+            FlowKind::Probe(_) | FlowKind::Call(_) => None,
+        });
+        let traffic = resolved.network.as_mut().and_then(|network| network.traffic.as_mut());
+        for tcp in flows.chain(traffic.map(|traffic| &mut traffic.tcp)) {
+            tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
         }
         let json = serde_json::to_value(resolved);
-        without_nulls(json.expect("a scenario has text keys and finite numbers only"))
+        let mut json =
+            without_nulls(json.expect("a scenario has text keys and finite numbers only"));
+        if let Some(keys) = json.as_object_mut().filter(|_| self.network.is_some()) {
+            keys.remove("link");
+        }
+        json
     }
 }
 

@@ -27,6 +27,10 @@ PHASE_KINDS: tuple[str, ...]
 
 FoundPlace: TypeAlias = tuple[str, float, float, float]
 FindPlace: TypeAlias = Callable[[str], FoundPlace]
+Cities: TypeAlias = tuple[
+    Callable[[int], list[tuple[str, float, float, float, int]]], Callable[[str], int | None]
+]
+"""Functions that return the largest cities with inhabitants, and the inhabitants of a place."""
 Progress: TypeAlias = Callable[[int, int], None]
 
 @final
@@ -166,6 +170,7 @@ class Experiment:
             [str, PathTrace, list[float]], tuple[list[float], float, list[list[float]]]
         ]
         | None = None,
+        cities: Cities | None = None,
     ) -> Experiment: ...
     def to_json(self) -> str: ...
     @staticmethod

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop import _core
-from skyhop.data.places import position_of
+from skyhop.data.places import CITIES, position_of
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.runs import Run
 from skyhop.data.scenarios import (
@@ -116,7 +116,7 @@ def run_with(
         load_cc_files(scenario, for_kernel=for_kernel)
         experiment = _core.Experiment.build(
             scenario, position_of, progress.path, default_cc=default_cc, for_program=has_program,
-            predict_rates=_predict_rates,
+            predict_rates=_predict_rates, cities=CITIES,
         )  # fmt: skip
         ended_s, interrupted, program_status = _core.run_engine(
             _engine(engine), experiment, place.directory, options, progress.run
@@ -174,6 +174,7 @@ def run_into(
     experiment = _core.Experiment.build(
         scenario, position_of, ignore_progress, path, default_cc=options["default_cc"],
         for_program=options["client"] is not None, predict_rates=_predict_rates,
+        cities=CITIES,
     )  # fmt: skip
     into = _core.RunDirectory.aside(os.fspath(directory))
     outcome = _core.run_engine(_engine(engine), experiment, into, options, progress)
@@ -190,7 +191,12 @@ def run_for_summary(
         InterruptedRunError: Ctrl-C.
     """
     experiment = _core.Experiment.build(
-        scenario, position_of, ignore_progress, path, predict_rates=_predict_rates
+        scenario,
+        position_of,
+        ignore_progress,
+        path,
+        predict_rates=_predict_rates,
+        cities=CITIES,
     )
     outcome, text = _core.run_for_summary(_engine(engine), experiment, _NO_OPTIONS, ignore_progress)
     _check_not_interrupted(outcome)

@@ -11,7 +11,7 @@ from conftest import Skyhop
 import small_study
 from skyhop.data import places
 from skyhop.data.gazetteer import City, Gazetteer, write_gazetteer
-from skyhop.data.places import ambiguity_note, find_place
+from skyhop.data.places import ambiguity_note, find_place, largest_cities, population_of
 from skyhop.errors import InputError
 
 
@@ -154,3 +154,26 @@ def test_unknown_place_is_named_with_a_remedy(text: str, expected: str) -> None:
         find_place(text)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_largest_cities_are_in_order_and_have_different_names() -> None:
+    cities = largest_cities(1000)
+    populations = [population for *_, population in cities]
+    assert populations == sorted(populations, reverse=True)
+    names = [name for name, *_ in cities]
+    assert len(set(names)) == len(cities) == 1000, "there are two of Suzhou, CN"
+    assert sum(name.startswith("Suzhou, CN") for name in names) == 2
+    name, latitude_deg, longitude_deg, altitude_m, population = cities[0]
+    found = find_place(name)
+    assert (latitude_deg, longitude_deg) == (found.latitude_deg, found.longitude_deg)
+    assert (altitude_m, population) == (0.0, population_of(name))
+    with pytest.raises(InputError, match="1000000 cities; the list has"):
+        largest_cities(1_000_000)
+
+
+def test_the_population_is_that_of_the_chosen_city() -> None:
+    largest, smaller = population_of("London"), population_of("London, CA")
+    assert largest is not None
+    assert smaller is not None
+    assert largest > 8_000_000 > smaller
+    assert population_of("10,20") is None

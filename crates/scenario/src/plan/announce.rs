@@ -14,7 +14,7 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
-use crate::plan::path_request::FindPlace;
+use crate::plan::places::FindPlace;
 use crate::types::{FlowKind, KindSignalKeys, PathKind, STARLINK_OFFSET, SignalSource};
 
 impl NamedScenario {
@@ -43,8 +43,8 @@ impl NamedScenario {
     fn scheduled(&self, trace: &PathTrace, until: Instant) -> Result<Vec<Handover>, ScenarioError> {
         let signal = &self.scenario.signal;
         let own_clock = || {
-            let begin = match &self.scenario.path.kind {
-                PathKind::Trace(path) => path.offset,
+            let begin = match self.scenario.path.as_ref().map(|path| &path.kind) {
+                Some(PathKind::Trace(path)) => path.offset,
                 _ => Duration::ZERO,
             };
             UtcInstant::from_unix_nanos(0).after(begin)

@@ -10,7 +10,7 @@ use skyhop_units::Duration;
 use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
-use crate::plan::path_request::FindPlace;
+use crate::plan::places::FindPlace;
 use crate::types::{LinkKeys, PathKind, STARLINK_OFFSET};
 use crate::{ScenarioError, catalogue};
 
@@ -24,6 +24,9 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        if let Some(network) = &self.scenario.network {
+            return self.network_experiment(network, find_place);
+        }
         // Cheap checks come first, so that the user sees their errors before the path is computed.
         self.check_rows()?;
         self.load_cc_files()?;
@@ -41,6 +44,7 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        self.path_section()?;
         let (mut lasting, run) = (self.clone(), &self.scenario.run);
         lasting.scenario.run.duration = run.duration.max(PROGRAM_HORIZON);
         let mut experiment = lasting.experiment(find_place, progress)?;
@@ -60,6 +64,7 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
+        self.path_section()?;
         self.check_rows()?;
         let cc_files = self.load_cc_files()?.digests;
         let scenario = &self.scenario;
@@ -70,7 +75,7 @@ impl NamedScenario {
         let links = self.links(Arc::clone(&trace), &hops, &flows, find_place, progress)?;
         self.set_rate_oracles(&mut flows, &links)?;
         Ok(Experiment {
-            scenario: self.resolved(&trace, &links),
+            scenario: self.resolved(&trace, &links)?,
             notes: self.notes_over(&links)?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
@@ -92,10 +97,15 @@ impl NamedScenario {
     /// Return the scenario with all defaults filled in and all file names absolute, for run.json. It is
     /// itself a valid scenario and reproduces the run from any directory. Rates and losses that a path has of its own
     /// are left out: as keys they would replace the path's.
-    fn resolved(&self, trace: &PathTrace, plans: &[LinkPlan]) -> serde_json::Value {
-        let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
+    fn resolved(
+        &self,
+        trace: &PathTrace,
+        plans: &[LinkPlan],
+    ) -> Result<serde_json::Value, ScenarioError> {
+        let (mut value, section) = (self.scenario.to_json(), self.path_section()?);
+        let kind = &section.kind;
         let path = &mut value["path"];
-        path["during_outage"] = serde_json::json!(self.scenario.path.during_outage_of(trace));
+        path["during_outage"] = serde_json::json!(section.during_outage_of(trace));
         if !matches!(kind, PathKind::Trace(_)) {
             path["start"] = serde_json::json!(trace.header.start);
         }
@@ -109,16 +119,7 @@ impl NamedScenario {
         let offset = self.scenario.signal.offset.unwrap_or(STARLINK_OFFSET);
         value["signal"]["offset"] = serde_json::json!(offset);
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
-        for flow in flows.into_iter().flatten() {
-            if let Some(app) = flow.get_mut("app") {
-                self.make_paths_absolute(app, &["file"]);
-                self.make_film_path_absolute(app);
-                self.make_model_path_absolute(app);
-            }
-            if let Some(cc) = flow.get_mut("cc") {
-                *cc = serde_json::json!(self.absolute_cc(cc.as_str().unwrap_or_default()));
-            }
-        }
+        flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));
         leave_out_defaults(&mut value["link"], &self.scenario.link.keys, trace);
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
         for (name, link) in links.into_iter().flatten() {
@@ -134,7 +135,19 @@ impl NamedScenario {
                 self.make_files_of_path_absolute(path);
             }
         }
-        value
+        Ok(value)
+    }
+
+    /// Replace the names of files in a flow's table by absolute paths.
+    pub(crate) fn make_files_of_flow_absolute(&self, flow: &mut serde_json::Value) {
+        if let Some(app) = flow.get_mut("app") {
+            self.make_paths_absolute(app, &["file"]);
+            self.make_film_path_absolute(app);
+            self.make_model_path_absolute(app);
+        }
+        if let Some(cc) = flow.get_mut("cc") {
+            *cc = serde_json::json!(self.absolute_cc(cc.as_str().unwrap_or_default()));
+        }
     }
 
     /// Replace the names of files in a table `path` by absolute paths.

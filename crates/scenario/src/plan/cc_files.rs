@@ -75,11 +75,14 @@ impl NamedScenario {
 
     /// Map each flow's `cc` to a name that is valid in any directory: files become absolute paths.
     pub fn congestion_controls(&self) -> BTreeMap<String, String> {
-        let named = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
-            FlowKind::Tcp(tcp) => Some((tcp.cc.clone(), self.absolute_cc(&tcp.cc))),
+        let flows = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => Some(&tcp.cc),
             FlowKind::Probe(_) | FlowKind::Call(_) => None,
         });
-        named.collect()
+        let network = self.scenario.network.as_ref();
+        let traffic = network.and_then(|network| network.traffic.as_ref());
+        let names = flows.chain(traffic.map(|traffic| &traffic.tcp.cc));
+        names.map(|cc| (cc.clone(), self.absolute_cc(cc))).collect()
     }
 
     fn cc_file_names(&self) -> BTreeSet<String> {

@@ -46,24 +46,36 @@ impl NamedScenario {
     /// # Errors
     /// A file of an application cannot be read.
     pub(crate) fn flow_plans(&self, path_links: &[u16]) -> Result<Vec<FlowPlan>, ScenarioError> {
-        let end = Instant::START + self.scenario.run.duration;
         let entries = self.scenario.flow.iter().enumerate();
         let planned =
             entries.flat_map(|(entry, flow)| repeat_n((entry, flow), flow.common.count as usize));
         let plan = |(id, (entry, flow)): (u32, (usize, &Flow))| {
-            Ok(FlowPlan {
-                id,
-                from: flow.common.from,
-                start: self.start_of(id, flow),
-                stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
-                routes: self.routes_of(entry, flow, path_links),
-                sites: None,
-                extra_rtt: flow.common.extra_rtt,
-                dscp: flow.common.dscp,
-                traffic: self.traffic_of(entry, flow)?,
-            })
+            let routes = self.routes_of(entry, flow, path_links);
+            self.flow_plan(id, &format!("flow.{entry}"), flow, routes)
         };
         (0..).zip(planned).map(plan).collect()
+    }
+
+    /// Plan one flow; `key` is that of its section, for errors.
+    pub(crate) fn flow_plan(
+        &self,
+        id: u32,
+        key: &str,
+        flow: &Flow,
+        routes: Vec<Route>,
+    ) -> Result<FlowPlan, ScenarioError> {
+        let end = Instant::START + self.scenario.run.duration;
+        Ok(FlowPlan {
+            id,
+            from: flow.common.from,
+            start: self.start_of(id, flow),
+            stop: flow.common.stop.map_or(end, |stop| (Instant::START + stop).min(end)),
+            routes,
+            sites: None,
+            extra_rtt: flow.common.extra_rtt,
+            dscp: flow.common.dscp,
+            traffic: self.traffic_of(key, flow)?,
+        })
     }
 
     /// Number of the link called `name`; the caller has checked that it exists.
@@ -104,11 +116,11 @@ impl NamedScenario {
         routes
     }
 
-    fn traffic_of(&self, entry: usize, flow: &Flow) -> Result<Traffic, ScenarioError> {
+    fn traffic_of(&self, key: &str, flow: &Flow) -> Result<Traffic, ScenarioError> {
         Ok(match &flow.kind {
             FlowKind::Tcp(tcp) => Traffic::Tcp {
                 cc: self.absolute_cc(&tcp.cc),
-                app: self.with_files(tcp.app(), &format!("flow.{entry}.app"))?,
+                app: self.with_files(tcp.app(), &format!("{key}.app"))?,
                 options: tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values(),
                 parameters: flow.parameters.clone(),
             },

@@ -12,7 +12,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
-use crate::plan::path_request::FindPlace;
+use crate::plan::places::FindPlace;
 use crate::{ScenarioError, catalogue};
 
 /// Largest distance between the positions that two element sets of the same satellite give: two

@@ -13,7 +13,7 @@ use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::hops::Hop;
 use crate::plan::path::Progress;
-use crate::plan::path_request::FindPlace;
+use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, PathSection, Scenario};
 
@@ -42,7 +42,7 @@ impl NamedScenario {
         let mut traces = vec![path];
         for (name, link) in &self.scenario.links {
             let trace = self
-                .with_path_of(link)
+                .with_path_of(link)?
                 .path(find_place, progress)
                 .map_err(|error| error.under(&format!("links.{name}")))?;
             traces.push(with_rtts(Arc::new(trace), &self.changes_of(name)));
@@ -57,7 +57,8 @@ impl NamedScenario {
         let mut base_rtts = vec![traces[0].whole_mean_base_rtt()];
         base_rtts.extend((1..traces.len()).map(|n| longest_base_rtt(&traces, flows, n)));
         let path_rtt = base_rtts[0];
-        let built = traces.into_iter().zip(base_rtts).zip(self.specs());
+        let section = self.path_section()?;
+        let built = traces.into_iter().zip(base_rtts).zip(self.specs(section));
         let mut links = built
             .map(|((trace, base_rtt), spec)| {
                 let hop = hops.first().filter(|_| spec.name == PATH_LINK);
@@ -88,7 +89,7 @@ impl NamedScenario {
         path_rtt: Duration,
         trace: &Arc<PathTrace>,
     ) -> Result<LinkPlan, ScenarioError> {
-        let Scenario { path, link, .. } = &self.scenario;
+        let (path, link) = (self.path_section()?, &self.scenario.link);
         let name = format!("{PATH_LINK}.{number}");
         // Random loss applies once, at the first hop.
         let mut section = link.clone();
@@ -105,9 +106,9 @@ impl NamedScenario {
         Ok(link_plan(&name, Arc::clone(trace), forward, back))
     }
 
-    /// Descriptions of `[link]` and `[links]`, in the order of link numbers.
-    fn specs(&self) -> impl Iterator<Item = LinkSpec<'_>> {
-        let Scenario { path, link, links, .. } = &self.scenario;
+    /// Descriptions of `[link]` and `[links]`, in the order of link numbers; `path` is the section `[path]`.
+    fn specs<'a>(&'a self, path: &'a PathSection) -> impl Iterator<Item = LinkSpec<'a>> {
+        let Scenario { link, links, .. } = &self.scenario;
         let sections = links.iter().map(|(name, more)| {
             (&name[..], format!("links.{name}"), &more.link, more.path.as_ref().unwrap_or(path))
         });
@@ -122,12 +123,13 @@ impl NamedScenario {
     }
 
     /// Return the scenario with the path of one of its links in place of `[path]`.
-    fn with_path_of(&self, link: &ExtraLink) -> Self {
+    fn with_path_of(&self, link: &ExtraLink) -> Result<Self, ScenarioError> {
         let path = match &link.path {
             Some(path) => path.clone(),
-            None => self.scenario.path.fixed(link.rtt.unwrap_or(Duration::ZERO)),
+            None => self.path_section()?.fixed(link.rtt.unwrap_or(Duration::ZERO)),
         };
-        Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
+        let scenario = Scenario { path: Some(path), ..self.scenario.clone() };
+        Ok(Self { scenario, ..self.clone() })
     }
 
     /// Build one direction of a link over `trace`, which already includes the RTT changes. A queue
@@ -211,7 +213,11 @@ fn mean_rate(schedule: &LinkSchedule, end: Instant) -> Rate {
 }
 
 /// Resolve a queue's limit to packets or bytes.
-fn queue_limit(given: QueueLimit, rate: Rate, base_rtt: Duration) -> Result<Limit, String> {
+pub(crate) fn queue_limit(
+    given: QueueLimit,
+    rate: Rate,
+    base_rtt: Duration,
+) -> Result<Limit, String> {
     let bytes = match given {
         QueueLimit::Packets(packets) => return Ok(Limit::Packets(packets)),
         QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {

@@ -10,14 +10,17 @@ mod flows;
 mod forecast;
 mod hops;
 mod links;
+mod network;
 mod notes;
 mod origin;
 mod path;
 mod path_request;
+mod places;
 mod rate_oracle;
 mod schedule;
+mod traffic;
 
 pub use cc_files::CcFiles;
 pub use origin::constellation_of;
 pub use path::Progress;
-pub use path_request::FindPlace;
+pub use places::{FindPlace, Places};

@@ -21,7 +21,7 @@ impl NamedScenario {
     /// # Errors
     /// The errors of [`NamedScenario::path_request`], and a path file that cannot be read.
     pub fn path_notes(&self) -> Result<Vec<String>, ScenarioError> {
-        match &self.scenario.path.kind {
+        match &self.path_section()?.kind {
             PathKind::Constellation(path) => self.constellation_notes(path),
             PathKind::Fixed(_) | PathKind::Access(_) => Ok(Vec::new()),
             PathKind::Trace(path) => {
@@ -32,7 +32,7 @@ impl NamedScenario {
 
     /// Return the notes of [`NamedScenario::path_notes`], and those on the path files of all links.
     pub(crate) fn notes_over(&self, links: &[LinkPlan]) -> Result<Vec<String>, ScenarioError> {
-        let mut notes = match &self.scenario.path.kind {
+        let mut notes = match &self.path_section()?.kind {
             PathKind::Constellation(path) => self.constellation_notes(path)?,
             PathKind::Fixed(_) | PathKind::Access(_) | PathKind::Trace(_) => Vec::new(),
         };

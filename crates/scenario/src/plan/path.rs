@@ -8,7 +8,8 @@ use skyhop_path::{Endpoint, Frame, Jitter, PathError, PathRequest, PathTrace, Sp
 use skyhop_units::{Duration, UtcInstant};
 
 use crate::named::NamedScenario;
-use crate::plan::path_request::{DEFAULT_START, FindPlace};
+use crate::plan::path_request::DEFAULT_START;
+use crate::plan::places::FindPlace;
 use crate::types::{AccessPath, FixedPath, JitterKeys, PathKind, TracePath};
 use crate::{ScenarioError, catalogue};
 
@@ -25,7 +26,7 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<PathTrace, ScenarioError> {
-        match &self.scenario.path.kind {
+        match &self.path_section()?.kind {
             PathKind::Constellation(_) => {
                 let request = self.path_request(find_place)?;
                 self.computed(&request, progress)
@@ -48,23 +49,23 @@ impl NamedScenario {
         let mut trace =
             skyhop_path::compute(request, progress).map_err(|error| self.path_error(&error))?;
         trace.header.origin = Some(self.origin_of_satellites()?);
-        if let Some(profile) = self.scenario.path.kind.profile() {
+        if let Some(profile) = self.path_section()?.kind.profile() {
             trace = self.with_access(profile, &trace)?;
         }
-        Ok(self.with_dish(self.with_jitter(trace)?))
+        self.with_dish(self.with_jitter(trace)?)
     }
 
     /// Return a path whose terminal is at `from` with the terminal at the end that `path.dish` names.
-    fn with_dish(&self, trace: PathTrace) -> PathTrace {
-        match self.scenario.path.dish.unwrap_or_default() {
+    fn with_dish(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
+        Ok(match self.path_section()?.dish.unwrap_or_default() {
             End::From => trace,
             End::To => trace.mirrored(),
-        }
+        })
     }
 
     /// Add the random variation of `path.jitter`, if the path has one.
     fn with_jitter(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
-        let path = &self.scenario.path;
+        let path = self.path_section()?;
         let Some(jitter) = path.kind.jitter().map(jitter) else { return Ok(trace) };
         let delays = trace.frames.iter().flat_map(|frame| [frame.delay, frame.delay_back]);
         let lowest = delays.flatten().min().unwrap_or_default();
@@ -88,13 +89,13 @@ impl NamedScenario {
     /// Draw a path from an access profile alone.
     fn access_path(&self, path: &AccessPath) -> Result<PathTrace, ScenarioError> {
         let mut ends = named_ends(&path.from, &path.to);
-        if self.scenario.path.dish == Some(End::To) {
+        if self.path_section()?.dish == Some(End::To) {
             ends.reverse();
         }
         let profile = path.profile.as_deref().unwrap_or_default();
         let start = path.start.unwrap_or(DEFAULT_START);
         let trace = self.drawn("path.profile", profile, ends, start, None)?;
-        Ok(self.with_dish(self.with_jitter(trace)?))
+        self.with_dish(self.with_jitter(trace)?)
     }
 
     fn drawn(
@@ -140,7 +141,7 @@ impl NamedScenario {
 
     /// Mirror the path of a file if its terminal is not at the end that `path.dish` names.
     fn with_dish_of_file(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
-        let Some(wanted) = self.scenario.path.dish else { return Ok(trace) };
+        let Some(wanted) = self.path_section()?.dish else { return Ok(trace) };
         let header = &trace.header;
         match (header.dish, header.relay.as_deref()) {
             (Some(dish), _) if dish == wanted => Ok(trace),

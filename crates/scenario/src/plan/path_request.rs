@@ -9,11 +9,9 @@ use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
 use skyhop_units::UtcInstant;
 
 use crate::named::NamedScenario;
+use crate::plan::places::FindPlace;
 use crate::types::{ConstellationPath, PathKind};
 use crate::{ScenarioError, catalogue};
-
-/// Resolver of place names to positions; its error is one line.
-pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
 
 impl NamedScenario {
     /// Build the request for a `[path]` of kind "constellation". The terminal of a path with one is the request's `from`.
@@ -23,11 +21,12 @@ impl NamedScenario {
     pub fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
         let path = self.orbits()?;
         let end = |key: &str, name: &Option<String>| {
-            find_place(name.as_deref().unwrap_or_default())
+            find_place
+                .find(name.as_deref().unwrap_or_default())
                 .map_err(|what| self.key_error(key, what))
         };
         let (from, to) = (end("path.from", &path.from)?, end("path.to", &path.to)?);
-        match self.scenario.path.dish.unwrap_or_default() {
+        match self.path_section()?.dish.unwrap_or_default() {
             End::From => self.request_between(from, to),
             End::To => self.request_between(to, from),
         }
@@ -89,7 +88,7 @@ impl NamedScenario {
 
     /// Keys of a `[path]` of kind "constellation"; other kinds are an error.
     pub(crate) fn orbits(&self) -> Result<&ConstellationPath, ScenarioError> {
-        match &self.scenario.path.kind {
+        match &self.path_section()?.kind {
             PathKind::Constellation(path) => Ok(path),
             _ => Err(self.key_error("path.kind", "has no satellites; expected \"constellation\"")),
         }

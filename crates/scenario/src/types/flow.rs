@@ -12,7 +12,7 @@ use skyhop_model::{
 use skyhop_units::{Bytes, Duration, did_you_mean};
 
 use crate::by_kind;
-use crate::keys::{KeyError, Kinds, read_parts};
+use crate::keys::{KeyError, Keys, Kinds, read_parts};
 use crate::types::is_zero;
 
 /// `[[flow]]`: one sender and its receiver.
@@ -35,19 +35,26 @@ impl<'de> Deserialize<'de> for Flow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read_parts(deserializer, |keys| {
             let (common, mut kind) = (keys.part()?, keys.kind()?);
-            let tables = match &mut kind {
-                FlowKind::Tcp(tcp) => {
-                    let policy = keys.key::<Policy>(POLICY_CC)?;
-                    let mut tables = keys.other_tables();
-                    tables.extend(policy.map(|policy| policy.apply_to(tcp)).transpose()?.flatten());
-                    tables
-                }
-                FlowKind::Probe(_) | FlowKind::Call(_) => toml::Table::new(),
+            let parameters = match &mut kind {
+                FlowKind::Tcp(tcp) => cc_parameters(keys, tcp)?,
+                FlowKind::Probe(_) | FlowKind::Call(_) => BTreeMap::new(),
             };
-            let json = |(name, table)| Some((name, serde_json::to_value(table).ok()?));
-            Ok(Self { common, kind, parameters: tables.into_iter().filter_map(json).collect() })
+            Ok(Self { common, kind, parameters })
         })
     }
+}
+
+/// Take all tables that have not been taken, as parameters of the congestion control of `tcp`. The key `policy` may
+/// change that congestion control.
+pub(super) fn cc_parameters(
+    keys: &mut Keys,
+    tcp: &mut TcpFlowKeys,
+) -> Result<BTreeMap<String, Value>, KeyError> {
+    let policy = keys.key::<Policy>(POLICY_CC)?;
+    let mut tables = keys.other_tables();
+    tables.extend(policy.map(|policy| policy.apply_to(tcp)).transpose()?.flatten());
+    let json = |(name, table)| Some((name, serde_json::to_value(table).ok()?));
+    Ok(tables.into_iter().filter_map(json).collect())
 }
 
 /// Value of a flow's key `policy`: a card's name or file, or a table with the parameters of
@@ -100,7 +107,7 @@ fn wrong_policy(below: &str, what: String) -> KeyError {
 }
 
 /// Extend the schema so that a flow accepts `cubic.beta = 0.7`, a table under its congestion control's name.
-fn allow_cc_parameters(schema: &mut schemars::Schema) {
+pub(super) fn allow_cc_parameters(schema: &mut schemars::Schema) {
     // Only the key `policy` may also have a string as its value: the card.
     let properties = schema.ensure_object().entry("properties");
     properties.or_insert_with(|| serde_json::json!({}))[POLICY_CC] = serde_json::json!({
@@ -137,6 +144,10 @@ pub struct FlowKeys {
     /// the link of `[path]` and `[link]`. At least one link, and no link twice.
     #[serde(skip_serializing_if = "is_path_alone")]
     pub via: Vec<String>,
+    /// Sites of the client and of the server, in place of `from` and `via`; only in a scenario with `[network]`, and
+    /// required there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<[String; 2]>,
     /// Additional round trip of this flow alone, without queueing; half of it each way.
     #[serde(skip_serializing_if = "is_zero")]
     pub extra_rtt: Duration,
@@ -155,6 +166,7 @@ impl Default for FlowKeys {
             stop: None,
             count: 1,
             via: vec![PATH_LINK.to_owned()],
+            between: None,
             extra_rtt: Duration::ZERO,
             dscp: Dscp::default(),
         }

@@ -90,7 +90,8 @@ fn check(named: &NamedScenario) -> Result<(), String> {
     let again =
         scenario_from_json(&json, "x.toml", &[]).unwrap_or_else(|error| panic!("{error}: {json}"));
     assert_eq!(again.scenario.to_json().to_string(), json);
-    let is_fixed = matches!(named.scenario.path.kind, PathKind::Fixed(_));
+    let is_fixed =
+        named.scenario.path.as_ref().is_some_and(|path| matches!(path.kind, PathKind::Fixed(_)));
     if !is_fixed || named.scenario.run.duration > LONGEST {
         return Ok(());
     }

@@ -5,6 +5,8 @@ mod damaged;
 mod dish;
 mod forecast;
 mod links;
+mod network;
+mod network_traffic;
 mod parsing;
 mod predicted;
 mod schedule;

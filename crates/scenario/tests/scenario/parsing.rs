@@ -66,7 +66,9 @@ fn an_intermediate_outage_is_leoems_with_its_compat_and_what_is_given_stays() {
         let first = parse_scenario(&text, "x.toml", &[]).unwrap().scenario;
         let again = scenario_from_json(&first.to_json().to_string(), "y", &[]).unwrap().scenario;
         for scenario in [first, again] {
-            let PathKind::Constellation(path) = &scenario.path.kind else { panic!("{keys}") };
+            let PathKind::Constellation(path) = &scenario.path.as_ref().unwrap().kind else {
+                panic!("{keys}")
+            };
             assert_eq!(path.intermediate_outage, expected.map(Duration::from_millis), "{keys}");
         }
     }
@@ -77,7 +79,9 @@ fn what_is_not_given_has_the_documented_default() {
     let text =
         "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n[[flow]]\nkind = \"probe\"";
     let scenario = parse_scenario(text, "x.toml", &[]).unwrap().scenario;
-    let PathKind::Constellation(path) = scenario.path.kind else { panic!("{:?}", scenario.path) };
+    let PathKind::Constellation(path) = scenario.path.clone().unwrap().kind else {
+        panic!("{:?}", scenario.path)
+    };
     assert_eq!(path.constellation, "starlink-shell1");
     assert_eq!(path.handover, None);
     assert_eq!(path.outage.as_deref(), Some("leoem"));
@@ -250,7 +254,10 @@ fn sets_override_and_add_keys() {
     assert_eq!(scenario.link.keys.rate, Some(Rate::from_bits_per_second(10_000_000)));
     assert_eq!(scenario.run.seed, 7);
     let rtt = Some(Duration::from_millis(60));
-    assert_eq!(scenario.path.kind, PathKind::Fixed(FixedPath { rtt, ..FixedPath::default() }));
+    assert_eq!(
+        scenario.path.unwrap().kind,
+        PathKind::Fixed(FixedPath { rtt, ..FixedPath::default() })
+    );
 }
 
 #[test]

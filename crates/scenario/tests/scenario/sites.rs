@@ -13,7 +13,13 @@ fn read(text: &str) -> Result<Vec<SiteRow>, String> {
 }
 
 fn tokyo(altitude_m: f64) -> SiteRow {
-    SiteRow { name: "Tokyo".to_owned(), latitude_deg: 35.5, longitude_deg: 139.75, altitude_m }
+    SiteRow {
+        name: "Tokyo".to_owned(),
+        latitude_deg: 35.5,
+        longitude_deg: 139.75,
+        altitude_m,
+        population: None,
+    }
 }
 
 #[test]
@@ -31,6 +37,16 @@ fn lists_of_other_tools_are_read() {
         assert_eq!(read(text), Ok(vec![tokyo(0.0)]), "{text}");
     }
     assert_eq!(read("Tokyo,35.5,139.75,40\n0,90,0,1\n").unwrap()[0], tokyo(40.0));
+}
+
+#[test]
+fn populations_are_read_where_a_list_states_them() {
+    let rows =
+        read("name,lat,lon,Population\nTokyo,35.5,139.75,9733276\nDogo,36.2,133.3,\n").unwrap();
+    assert_eq!(rows[0], SiteRow { population: Some(9_733_276.0), ..tokyo(0.0) });
+    assert_eq!(rows[1].population, None);
+    let wrong = read("name,lat,lon,population\nTokyo,35.5,139.75,-1\n").unwrap_err();
+    assert_eq!(wrong, "s.csv: line 2: a population of -1; expected 0 to 1e12");
 }
 
 #[test]

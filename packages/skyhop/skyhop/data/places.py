@@ -33,6 +33,8 @@ class Place:
     latitude_deg: float
     longitude_deg: float
     altitude_m: float = 0.0
+    population: int | None = None
+    """Inhabitants of a city."""
     others: tuple[str, ...] = ()
     """Other places with the same name that the user may have meant, in unambiguous form."""
 
@@ -78,6 +80,41 @@ def position_of(text: str) -> tuple[str, float, float, float]:
     """
     place = find_place(text)
     return place.name, place.latitude_deg, place.longitude_deg, place.altitude_m
+
+
+def population_of(text: str) -> int | None:
+    """Return the inhabitants of the city that `text` names; None if it names no city.
+
+    Raises:
+        InputError: no place has this name.
+    """
+    return find_place(text).population
+
+
+def largest_cities(count: int) -> list[tuple[str, float, float, float, int]]:
+    """Return the most populous cities, the largest first.
+
+    Returns:
+        Their names, latitudes (deg), longitudes (deg), altitudes (m) and inhabitants. Of two cities
+        with the same name in one country, the smaller one's name contains its position.
+
+    Raises:
+        InputError: there are fewer cities.
+    """
+    cities = sorted(_gazetteer().cities(), key=lambda city: (-city.population, city.name))
+    if count > len(cities):
+        raise InputError(f"{count} cities; the list has {len(cities)}")
+    found = dict[str, tuple[float, float, float, int]]()
+    for city in cities[:count]:
+        name = f"{city.name}, {city.country}"
+        if name in found:
+            name = f"{name} ({city.latitude_deg:.2f}, {city.longitude_deg:.2f})"
+        found[name] = (city.latitude_deg, city.longitude_deg, 0.0, city.population)
+    return [(name, *rest) for name, rest in found.items()]
+
+
+CITIES = (largest_cities, population_of)
+"""The functions from which the core takes the cities of a network."""
 
 
 def _at_position(text: str, position: re.Match[str]) -> Place:
@@ -149,6 +186,7 @@ def _largest(found: list[City], wanted: str) -> Place:
         f"{city.name}, {city.country}",
         city.latitude_deg,
         city.longitude_deg,
+        population=city.population,
         others=tuple(written)[:_MOST_OTHERS],
     )
 

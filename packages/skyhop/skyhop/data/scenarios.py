@@ -75,6 +75,7 @@ def download_element_sets(scenario: _core.Scenario) -> list[str]:
         f"{key}.constellation": path.get("constellation", "")
         for key, path in path_sections(resolved).items()
     }
+    named["network.constellation"] = resolved.get("network", {}).get("constellation", "")
     named["signal.elements"] = resolved["signal"].get("elements", "")
     return [
         f"{key}={json.dumps(os.fspath(download(name)))}"
@@ -130,6 +131,9 @@ def place_notes(resolved: Mapping[str, Any]) -> list[str]:
         # In other kinds of paths, the ends are only labels.
         if path["kind"] == "constellation"
     ]
+    sites = resolved.get("network", {}).get("sites", ())
+    if not isinstance(sites, str):
+        ends.extend(site for site in sites if isinstance(site, str))
     return [note for note in map(ambiguity_note, dict.fromkeys(ends)) if note is not None]
 
 
@@ -164,7 +168,8 @@ def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         for name, link in resolved.get("links", {}).items()
         if "path" in link
     }
-    return {"path": resolved["path"], **of_links}
+    # A scenario with [network] has no [path].
+    return {**{key: resolved[key] for key in ("path",) if key in resolved}, **of_links}
 
 
 def _loaded(

@@ -1,0 +1,190 @@
+//! Checks of `[network]`, and of the sections that a network does not have.
+
+use skyhop_app::{App, Predicted};
+use skyhop_model::Compat;
+use skyhop_path::MOST_STEPS;
+use skyhop_units::{QueueLimit, Rate};
+
+use crate::ScenarioError;
+use crate::catalogue::SiteRow;
+use crate::named::NamedScenario;
+use crate::types::{
+    Flow, FlowKeys, FlowKind, HopKeys, LinkSection, NetworkSection, SignalSource, SiteKeys, Sites,
+    TrafficSection,
+};
+
+/// Largest number of sites of a network.
+const MOST_SITES: usize = 10_000;
+
+/// Beginning of `sites` that ask for the most populous cities.
+const TOP: &str = "top-";
+
+impl NamedScenario {
+    /// Check a scenario with `[network]` as far as its keys tell; files and places are read when it is planned.
+    pub(crate) fn check_network(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
+        self.check_no_path_keys()?;
+        self.check_sites(&network.sites)?;
+        if network.compat == Compat::Leoem {
+            let what = "is \"leoem\", which is for paths; expected \"none\" or \"hypatia\"";
+            return Err(self.key_error("network.compat", what));
+        }
+        if let Some(every) = network.interval.0 {
+            if every.as_nanos() == 0 {
+                let what = "is 0 s; expected a time above zero, or \"never\"";
+                return Err(self.key_error("network.interval", what));
+            }
+            let steps = self.scenario.run.duration.as_nanos().div_ceil(every.as_nanos());
+            let remedy = ("network.interval", "steps", "lengthen it, shorten run.duration");
+            self.within(remedy, steps, MOST_STEPS)?;
+        }
+        for (key, keys) in hops(network) {
+            self.check_hop(&format!("network.{key}"), keys)?;
+        }
+        for (index, flow) in self.scenario.flow.iter().enumerate() {
+            self.check_network_flow(flow, &format!("flow.{index}"))?;
+        }
+        match &network.traffic {
+            Some(traffic) => self.check_traffic(traffic),
+            None => Ok(()),
+        }
+    }
+
+    /// Check that the scenario has no section about a single path or link.
+    fn check_no_path_keys(&self) -> Result<(), ScenarioError> {
+        let scenario = &self.scenario;
+        let refused = [
+            (
+                "link",
+                scenario.link != LinkSection::default(),
+                "network.lasers and network.user_links",
+            ),
+            ("links", !scenario.links.is_empty(), "network.lasers and network.user_links"),
+            ("change", !scenario.change.is_empty(), "a scenario with [path]"),
+            (
+                "signal.source",
+                scenario.signal.source != SignalSource::None,
+                "\"none\", because announcements are about a single path",
+            ),
+        ];
+        match refused.into_iter().find(|(_, is_given, _)| *is_given) {
+            Some((key, _, instead)) => {
+                let what = format!("does not go with [network]; expected {instead}");
+                Err(self.key_error(key, what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Check the number of sites, and the positions that the scenario gives.
+    fn check_sites(&self, sites: &Sites) -> Result<(), ScenarioError> {
+        match sites {
+            Sites::Named(name) => match name.strip_prefix(TOP) {
+                Some(_) if top_cities(name).is_none() => {
+                    let what =
+                        format!("is \"{name}\"; expected a number of cities such as \"top-100\"");
+                    Err(self.key_error("network.sites", what))
+                }
+                Some(_) => self.check_number_of_sites(top_cities(name).unwrap_or_default()),
+                None => Ok(()),
+            },
+            Sites::Listed(listed) => {
+                self.check_number_of_sites(listed.len())?;
+                let positions = (0..).zip(listed).filter_map(|(index, site)| match site {
+                    SiteKeys::Position(keys) => Some((index, SiteRow::from(keys.clone()))),
+                    SiteKeys::Place(_) => None,
+                });
+                let check = |(index, row): (u32, SiteRow)| {
+                    let wrong = |what| self.key_error(format!("network.sites.{index}"), what);
+                    row.check().map_err(wrong)
+                };
+                positions.into_iter().try_for_each(check)
+            }
+        }
+    }
+
+    /// Check the number of sites of a network.
+    pub(crate) fn check_number_of_sites(&self, count: usize) -> Result<(), ScenarioError> {
+        if (2..=MOST_SITES).contains(&count) {
+            return Ok(());
+        }
+        let what = format!("has {count}; expected 2 to {MOST_SITES} sites");
+        Err(self.key_error("network.sites", what))
+    }
+
+    fn check_hop(&self, key: &str, keys: &dyn HopKeys) -> Result<(), ScenarioError> {
+        let values = keys.link_keys().values();
+        if values.rate == Rate::ZERO {
+            let what = "is 0; expected a rate such as \"1 Gbit/s\"";
+            return Err(self.key_error(format!("{key}.rate"), what));
+        }
+        if let QueueLimit::Bdp(_) = values.queue {
+            let what = format!(
+                "is \"{}\", but a network has no single round trip; expected packets, bytes, or a time such as \"20 ms\"",
+                values.queue
+            );
+            return Err(self.key_error(format!("{key}.queue"), what));
+        }
+        Ok(())
+    }
+
+    /// Check that a `[[flow]]` has two sites, and no keys of a flow over links.
+    fn check_network_flow(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
+        match &flow.common.between {
+            None => {
+                let what = "is missing: the sites of the client and of the server, such as [\"London\", \"New York\"]";
+                return Err(self.key_error(format!("{key}.between"), what));
+            }
+            Some([client, server]) if client == server => {
+                let what = format!("is \"{client}\" twice; expected two sites");
+                return Err(self.key_error(format!("{key}.between"), what));
+            }
+            Some(_) => {}
+        }
+        self.check_over_network(flow, key)
+    }
+
+    fn check_over_network(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
+        let default = FlowKeys::default();
+        let (from, via) = (flow.common.from, &flow.common.via);
+        for (name, is_given) in [("from", from != default.from), ("via", *via != default.via)] {
+            if is_given {
+                let what = "does not go with [network]; expected `between`, with the client first";
+                return Err(self.key_error(format!("{key}.{name}"), what));
+            }
+        }
+        match &flow.kind {
+            FlowKind::Tcp(tcp) => match &tcp.app {
+                App::Dash(dash) if !matches!(dash.predicted, Predicted::Rates(_)) => {
+                    let what = "needs the rate of a single path, which a network does not have; expected a list of rates";
+                    Err(self.key_error(format!("{key}.app.predicted"), what))
+                }
+                _ => Ok(()),
+            },
+            FlowKind::Probe(_) | FlowKind::Call(_) => Ok(()),
+        }
+    }
+
+    fn check_traffic(&self, traffic: &TrafficSection) -> Result<(), ScenarioError> {
+        let (flow, key) = (traffic.flow(), "network.traffic");
+        if flow.common.between.is_some() {
+            let what = "is for a [[flow]]; `kind` chooses the sites of traffic";
+            return Err(self.key_error(format!("{key}.between"), what));
+        }
+        self.check_over_network(&flow, key)?;
+        self.check_flow(&flow, key)
+    }
+}
+
+/// Keys of all kinds of links of a network, each with its key in `[network]`.
+pub(crate) fn hops(network: &NetworkSection) -> [(&'static str, &dyn HopKeys); 3] {
+    [
+        ("lasers", &network.lasers),
+        ("user_links.down", &network.user_links.down),
+        ("user_links.up", &network.user_links.up),
+    ]
+}
+
+/// Number of cities that the text "top-N" asks for; `None` for other texts.
+pub(crate) fn top_cities(text: &str) -> Option<usize> {
+    text.strip_prefix(TOP)?.parse().ok()
+}

@@ -10,8 +10,9 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::compat::CompatRules;
 use crate::handover::Link;
+use crate::repeated_search::{RepeatedSearch, VisitingOrder};
 use crate::request::{PathError, PathOptions, PathRequest, Place};
-use crate::route::{Graph, Router};
+use crate::route::Graph;
 use crate::topology::{Topology, sky, topology};
 
 /// Request for the geometry of a network.
@@ -92,7 +93,10 @@ pub struct NetworkSteps {
     positions: Vec<Vec3>,
     /// Satellites in view of each site at the begin of the next step.
     in_view: Vec<Vec<Link>>,
-    routers: Vec<Router>,
+    /// Buffers of each thread's searches.
+    searches: Vec<RepeatedSearch>,
+    /// Order of the search from each destination.
+    orders: Vec<VisitingOrder>,
     next: Instant,
 }
 
@@ -245,7 +249,8 @@ impl NetworkSteps {
             sky: sky(&of_path, &request.sites, &ephemeris),
             positions: Vec::new(),
             in_view: vec![Vec::new(); request.sites.len()],
-            routers: vec![Router::default(); threads.max(1)],
+            searches: (0..threads.max(1)).map(|_| RepeatedSearch::default()).collect(),
+            orders: vec![VisitingOrder::default(); request.destinations.len()],
             next: Instant::START,
             ephemeris,
             request,
@@ -308,20 +313,23 @@ impl NetworkSteps {
 
     /// Shortest routes to all destinations, found on several threads.
     fn routes(&mut self) -> Vec<RoutesTo> {
-        let Self { request, topology, in_view, routers, .. } = self;
+        let Self { request, topology, in_view, searches, orders, .. } = self;
         let (graph, in_view): (&Graph, &[Vec<Link>]) = (topology.graph(), in_view);
-        let share = request.destinations.len().div_ceil(routers.len()).max(1);
-        let shares = request.destinations.chunks(share).zip(routers);
-        let find = |destinations: &[u32], router: &mut Router| -> Vec<RoutesTo> {
-            let to = |destination: &u32| routes_to(*destination, graph, in_view, router);
-            destinations.iter().map(to).collect()
+        let share = request.destinations.len().div_ceil(searches.len()).max(1);
+        let shares = request.destinations.chunks(share).zip(orders.chunks_mut(share));
+        let find = |(destinations, orders): (&[u32], &mut [VisitingOrder]), search: &mut _| {
+            let each = destinations.iter().zip(orders);
+            let to = |(destination, order): (&u32, &mut VisitingOrder)| {
+                routes_to(*destination, graph, in_view, search, order)
+            };
+            each.map(to).collect::<Vec<RoutesTo>>()
         };
         thread::scope(|scope| {
-            let searches: Vec<_> = shares
-                .map(|(destinations, router)| scope.spawn(|| find(destinations, router)))
+            let threads: Vec<_> = shares
+                .zip(searches)
+                .map(|(share, search)| scope.spawn(|| find(share, search)))
                 .collect();
-            let found = searches.into_iter().flat_map(|search| search.join().unwrap_or_default());
-            found.collect()
+            threads.into_iter().flat_map(|one| one.join().unwrap_or_default()).collect()
         })
     }
 }
@@ -337,16 +345,23 @@ fn routes_to(
     destination: u32,
     graph: &Graph,
     in_view: &[Vec<Link>],
-    router: &mut Router,
+    search: &mut RepeatedSearch,
+    order: &mut VisitingOrder,
 ) -> RoutesTo {
     // Links have the same delay in both directions, so that the routes from the destination are those to it.
-    router.search_all(graph, &in_view[destination as usize]);
-    let next = (0..graph.nodes() as u32).map(|satellite| router.previous(satellite)).collect();
-    let nearest = |links: &Vec<Link>| {
-        let total =
-            |link: &Link| Some((router.reached(link.satellite)? + link.delay_s, link.satellite));
-        let first = links.iter().filter_map(total).reduce(|a, b| if b.0 < a.0 { b } else { a });
-        first.map(|(delay_s, satellite)| (satellite, Duration::from_secs_f64(delay_s)))
+    search.search(graph, &in_view[destination as usize], order);
+    let next = |satellite: u32| {
+        let is_reached = search.distance(satellite) < f64::INFINITY;
+        is_reached.then(|| search.before(graph, satellite))
     };
-    RoutesTo { next, up: in_view.iter().map(nearest).collect() }
+    let nearest = |links: &Vec<Link>| {
+        let total = |link: &Link| (search.distance(link.satellite) + link.delay_s, link.satellite);
+        let first = links.iter().map(total).reduce(|a, b| if b.0 < a.0 { b } else { a });
+        let reached = first.filter(|(delay_s, _)| *delay_s < f64::INFINITY);
+        reached.map(|(delay_s, satellite)| (satellite, Duration::from_secs_f64(delay_s)))
+    };
+    RoutesTo {
+        next: (0..graph.nodes() as u32).map(next).collect(),
+        up: in_view.iter().map(nearest).collect(),
+    }
 }

@@ -79,9 +79,10 @@ impl RepeatedSearch {
         })
     }
 
-    /// Node before `node` on the shortest route. Of several routes of the same length, such as the two ways around a
+    /// Node before `node` on the shortest route to it, which the search has reached; the node itself where the route
+    /// begins. Of several routes of the same length, such as the two ways around a
     /// plane, the route over the node that is nearer, or else has the lower number: the one that [`Router`] visits first.
-    fn before(&self, graph: &Graph, node: u32) -> u32 {
+    pub(crate) fn before(&self, graph: &Graph, node: u32) -> u32 {
         let known = &self.before[node as usize];
         if known.get() == UNKNOWN {
             let distance = self.distance(node);

@@ -221,13 +221,6 @@ impl Router {
         (reached.search == self.search).then_some((reached.distance, reached.previous))
     }
 
-    /// Node before `node` on the last search's route to it: `node` itself if the route begins there; `None` if the
-    /// search did not reach it.
-    pub fn previous(&self, node: u32) -> Option<u32> {
-        let reached = self.reached.get(node as usize)?;
-        (reached.search == self.search).then_some(reached.previous)
-    }
-
     /// Nodes of the last search's route to `node`, backwards from `node`.
     pub fn route_back(&self, node: u32) -> impl Iterator<Item = u32> {
         let before = |node: &u32| {

@@ -383,7 +383,8 @@ impl<'r> Recorder<'r> {
     /// Whether a packet has entered a link.
     fn has_carried(&self, link: u16) -> bool {
         let both = &self.links[2 * usize::from(link)..][..2];
-        both.iter().any(|account| account.last.enqueued_packets > 0 || account.last.drops.total() > 0)
+        both.iter()
+            .any(|account| account.last.enqueued_packets > 0 || account.last.drops.total() > 0)
     }
 
     /// Summary of a link: utilisation and backlog, with the drops and marks of both directions.

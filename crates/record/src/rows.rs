@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use skyhop_app::Transaction;
 use skyhop_experiment::QueueSize;
 use skyhop_model::{
-    CongestionState, Counts as _, Direction, Drops, End, EventKind, LossReason, PathEventKind, PhaseKind,
+    CongestionState, Counts as _, Direction, Drops, End, EventKind, LossReason, PathEventKind,
+    PhaseKind,
 };
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};

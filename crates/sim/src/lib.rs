@@ -141,7 +141,11 @@ trait Simulation {
     fn events(&mut self) -> &mut Vec<EventRow>;
 
     /// Take the sample that is due.
-    fn sample(&mut self, sampler: &mut Sampler, recorder: &mut Recorder<'_>) -> Result<(), FileError>;
+    fn sample(
+        &mut self,
+        sampler: &mut Sampler,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), FileError>;
 
     /// Record how the flows ended, and return the time of the last sample.
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant;
@@ -168,7 +172,11 @@ impl Simulation for Network {
         &mut self.events
     }
 
-    fn sample(&mut self, sampler: &mut Sampler, recorder: &mut Recorder<'_>) -> Result<(), FileError> {
+    fn sample(
+        &mut self,
+        sampler: &mut Sampler,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(), FileError> {
         let marked = std::mem::take(&mut self.marked);
         let stats = self.links.iter().map(Link::stats);
         sampler.sample(&mut self.flows, (&mut self.events, marked), stats, recorder)
@@ -187,10 +195,7 @@ impl Simulation for Network {
     }
 }
 
-fn simulation(
-    experiment: &Experiment,
-    threads: usize,
-) -> Result<Box<dyn Simulation>, Unsupported> {
+fn simulation(experiment: &Experiment, threads: usize) -> Result<Box<dyn Simulation>, Unsupported> {
     match &experiment.network {
         Some(plan) => {
             check_flows(experiment)?;

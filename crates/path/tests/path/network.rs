@@ -131,7 +131,10 @@ proptest! {
 #[test]
 fn lasers_are_as_long_as_their_satellites_are_apart() {
     let sites = vec![Place::new("a", 0.0, 0.0), Place::new("b", 10.0, 90.0)];
-    let request = NetworkRequest { duration: Duration::from_secs(60), ..request(small(), sites, Compat::None) };
+    let request = NetworkRequest {
+        duration: Duration::from_secs(60),
+        ..request(small(), sites, Compat::None)
+    };
     let lasers = request.lasers().unwrap();
     assert!(lasers.is_sorted_by_key(|laser| (laser.from, laser.to)));
     // Four neighbours of each satellite.
@@ -147,7 +150,8 @@ fn lasers_are_as_long_as_their_satellites_are_apart() {
             let expected_ns = distance_m / skyhop_orbit::LIGHT_M_PER_S * 1e9;
             let at = Instant::START + after;
             let next = laser.delays.partition_point(|(from, _)| *from <= at);
-            let [(begin, first), (end, last)] = [laser.delays[next - 1], laser.delays[next.min(laser.delays.len() - 1)]];
+            let [(begin, first), (end, last)] =
+                [laser.delays[next - 1], laser.delays[next.min(laser.delays.len() - 1)]];
             let share = (at - begin).as_secs_f64() / (end - begin).as_secs_f64().max(1e-9);
             let ours_ns = first.as_nanos() as f64 * (1.0 - share) + last.as_nanos() as f64 * share;
             assert!((ours_ns - expected_ns).abs() < 110.0, "{ours_ns} {expected_ns}");

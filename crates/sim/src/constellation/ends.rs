@@ -76,7 +76,12 @@ impl Ends {
     }
 
     /// Process a packet at the end that it goes to.
-    fn deliver(&mut self, content: Box<InFlight>, now: Instant, network: &mut impl Uplinks<Parcel>) {
+    fn deliver(
+        &mut self,
+        content: Box<InFlight>,
+        now: Instant,
+        network: &mut impl Uplinks<Parcel>,
+    ) {
         let (index, to) = (content.flow as usize, content.to);
         match (&mut self.flows[index].kind, &content.message) {
             (Kind::Tcp(tcp), Message::Tcp(packet)) if tcp.stopped.is_none() => {

@@ -17,11 +17,11 @@ use skyhop_path::network::LaserPath;
 use skyhop_record::{EventRow, FileError, Recorder};
 use skyhop_units::{Duration, Instant};
 
+use crate::Simulation;
 use crate::constellation::ends::{Ends, Parcel};
 use crate::constellation::orbits::Orbits;
 use crate::flow::Flow;
 use crate::order::seeded_in_order;
-use crate::Simulation;
 use crate::sampler::Sampler;
 
 /// A run over a network.
@@ -152,7 +152,9 @@ fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
         satellites: plan.satellites(),
         sites: sites.len() as u32,
         lasers: plan.lasers.iter().map(laser).collect(),
-        down: (0..plan.satellites()).map(|number| device(&plan.down, format!("down {number}"))).collect(),
+        down: (0..plan.satellites())
+            .map(|number| device(&plan.down, format!("down {number}")))
+            .collect(),
         up: sites.iter().map(|site| device(&plan.up, format!("up {}", site.name))).collect(),
     }
 }

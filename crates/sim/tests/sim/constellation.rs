@@ -110,12 +110,15 @@ fn run(experiment: &Experiment, threads: usize) -> RunData {
 /// Each city sends to the next, and every third pair has a probe as well.
 fn ring() -> Vec<(u32, u32, Traffic)> {
     let count = CITIES.len() as u32;
-    let mut flows: Vec<_> =
-        (0..count).map(|site| (site, (site + 1) % count, tcp(["reno", "cubic"][site as usize % 2]))).collect();
+    let mut flows: Vec<_> = (0..count)
+        .map(|site| (site, (site + 1) % count, tcp(["reno", "cubic"][site as usize % 2])))
+        .collect();
     let probe = Probe { interval: Duration::from_millis(20), size: Bytes::new(100) };
-    flows.extend((0..count).step_by(3).map(|site| {
-        (site, (site + 4) % count, Traffic::Udp { app: App::Probe(probe.clone()) })
-    }));
+    flows.extend(
+        (0..count).step_by(3).map(|site| {
+            (site, (site + 4) % count, Traffic::Udp { app: App::Probe(probe.clone()) })
+        }),
+    );
     flows
 }
 
@@ -123,7 +126,11 @@ fn ring() -> Vec<(u32, u32, Traffic)> {
 fn the_number_of_threads_changes_nothing() {
     let experiment = experiment(Duration::from_secs(3), ring());
     let alone = run(&experiment, 1);
-    assert!(alone.summary.flows.iter().all(|flow| flow.goodput_bps > 500_000), "{:#?}", alone.summary.flows);
+    assert!(
+        alone.summary.flows.iter().all(|flow| flow.goodput_bps > 500_000),
+        "{:#?}",
+        alone.summary.flows
+    );
     assert!(alone.events.iter().any(|event| event.reason.is_some()), "queues overflow");
     for threads in [2, 4, 8] {
         let together = run(&experiment, threads);

@@ -1,11 +1,11 @@
 //! Single test binary of the crate: linking takes longer than running most of its tests.
 
-mod constellation;
 mod announced;
 mod applications;
 mod blind;
 mod cake;
 mod codel;
+mod constellation;
 mod every_module;
 mod fixed_paths;
 #[path = "../../../cc/tests/cc/fixed_window.rs"]

@@ -14,6 +14,10 @@ const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
 
 /// Check the experiment; the error names the unsupported key of the scenario.
 pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<(), Unsupported> {
+    if experiment.network.is_some() {
+        let what = "a network of satellites runs in the simulator alone (skyhop sim): for other engines give a [path]";
+        return Err(Unsupported::new("network", what));
+    }
     if experiment.flows.is_empty() && options.program.is_none() {
         let what = "there is nothing to run: give the scenario a [[flow]], or a program after --";
         return Err(Unsupported::new("flow", what));

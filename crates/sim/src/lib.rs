@@ -209,6 +209,10 @@ fn network(
     experiment: &Experiment,
     external: Option<Arc<dyn ExternalPolicy>>,
 ) -> Result<Network, Unsupported> {
+    if experiment.network.is_some() {
+        let what = "an environment of decisions runs over a path: give the scenario a [path]";
+        return Err(Unsupported::new("network", what));
+    }
     check_flows(experiment)?;
     Network::new(experiment, external)
 }

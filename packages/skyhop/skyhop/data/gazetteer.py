@@ -54,12 +54,14 @@ class Gazetteer:
     @cached_property
     def countries(self) -> list[tuple[str, str, str]]:
         """Countries: ISO code, name and ISO code of three letters."""
-        return self._regions["countries"]
+        countries: list[tuple[str, str, str]] = self._regions["countries"]
+        return countries
 
     @cached_property
     def states(self) -> list[tuple[str, str]]:
         """States of the US: name and code."""
-        return self._regions["states"]
+        states: list[tuple[str, str]] = self._regions["states"]
+        return states
 
     def named(self, name: str) -> list[City]:
         """Return the cities of which `name` is the folded name or an alternate one."""

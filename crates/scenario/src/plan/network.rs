@@ -39,19 +39,17 @@ pub(crate) struct SitesByName<'s> {
 
 impl<'s> SitesByName<'s> {
     pub(crate) fn new(sites: &'s [Site]) -> Self {
-        let mut indices = HashMap::new();
-        // A name that the scenario gives takes precedence over the beginning of a place's name.
+        // Cities have names such as "London, GB"; "London" means one of them if there is no other.
+        let mut short = HashMap::new();
         for (index, site) in (0..).zip(sites) {
-            indices.insert(&*site.place.name, index);
+            let (name, _) = site.place.name.split_once(", ").unwrap_or((&site.place.name, ""));
+            short.entry(name).and_modify(|only| *only = None).or_insert(Some(index));
         }
-        for (index, site) in (0..).zip(sites) {
-            indices.insert(&*site.given, index);
-        }
-        for (index, site) in (0..).zip(sites) {
-            // Cities have the names "London, GB"; the largest city of a name comes first.
-            let (short, _) = site.place.name.split_once(", ").unwrap_or((&site.place.name, ""));
-            indices.entry(short).or_insert(index);
-        }
+        let mut indices: HashMap<&str, u32> =
+            short.into_iter().filter_map(|(name, only)| Some((name, only?))).collect();
+        // Whole names take precedence, and those that the scenario gives over all others.
+        indices.extend((0..).zip(sites).map(|(index, site)| (&*site.place.name, index)));
+        indices.extend((0..).zip(sites).map(|(index, site)| (&*site.given, index)));
         Self { sites, indices }
     }
 

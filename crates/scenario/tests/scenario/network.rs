@@ -192,7 +192,7 @@ fn a_resolved_network_gives_the_same_experiment_from_any_directory() {
                 start_spread = \"100 ms\"\napp = { kind = \"page\" }";
     let flow = "[[flow]]\nbetween = [\"A\", \"C\"]";
     let origin = directory.path().join("x.toml").display().to_string();
-    let first = planned(&scenario(&keys, flow), &origin).unwrap();
+    let first = planned(&scenario(keys, flow), &origin).unwrap();
     let sites = first.scenario["network"]["sites"].as_str().unwrap();
     assert!(Path::new(sites).is_absolute(), "{sites}");
     assert_eq!(
@@ -394,13 +394,30 @@ fn keys_of_a_network_need_one() {
 }
 
 #[test]
+fn a_short_name_means_the_only_site_that_has_it() {
+    let flows = |sites: &str, between: &str| {
+        let keys = format!("interval = \"never\"\nsites = {sites}");
+        let flow = format!("[[flow]]\nbetween = {between}");
+        planned(&scenario(&keys, &flow), "x.toml").map(|planned| planned.flows[0].sites)
+    };
+    let one = "[\"Tokyo\", \"London, GB\"]";
+    assert_eq!(flows(one, "[\"London\", \"Tokyo, JP\"]").unwrap(), Some([1, 0]));
+    let two = "[\"London, CA\", \"London, GB\"]";
+    assert_eq!(flows(two, "[\"London, GB\", \"London, CA\"]").unwrap(), Some([1, 0]));
+    let message = flows(two, "[\"London\", \"London, CA\"]").unwrap_err().to_string();
+    assert!(message.contains("there is no site \"London\" (did you mean London, "), "{message}");
+    // A name that the scenario gives is that site, whatever others are called.
+    let given = "[\"London, CA\", \"London\"]";
+    assert_eq!(flows(given, "[\"London\", \"London, CA\"]").unwrap(), Some([1, 0]));
+}
+
+#[test]
 fn too_many_flows_are_refused_before_they_are_planned() {
     let keys = format!("{SITES}\n[network.traffic]\nkind = \"permutation\"\ncount = 10000");
     let experiment = planned(&scenario(&keys, ""), "x.toml").unwrap();
     assert_eq!(experiment.flows.len(), 40_000);
-    let keys =
-        format!("sites = \"top-6\"\n[network.traffic]\nkind = \"permutation\"\ncount = 10000");
-    let message = error(&scenario(&keys, ""));
+    let keys = "sites = \"top-6\"\n[network.traffic]\nkind = \"permutation\"\ncount = 10000";
+    let message = error(&scenario(keys, ""));
     assert!(message.contains("flow: makes 60,000 flows; at most 50,000"), "{message}");
 }
 

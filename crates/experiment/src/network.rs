@@ -67,6 +67,11 @@ impl NetworkPlan {
         ends.filter(|(from, to)| from < to)
     }
 
+    /// Kinds of links, by their keys in `[network]`, with rate, queue and loss.
+    pub fn kinds(&self) -> [(&'static str, &HopPlan); 3] {
+        [("lasers", &self.laser), ("user_links.down", &self.down), ("user_links.up", &self.up)]
+    }
+
     /// Number of links.
     pub fn link_count(&self) -> usize {
         let ground = self.satellites() as usize + self.request.sites.len();

@@ -5,7 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, QueueSize};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, NetworkPlan, QueueSize};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End, without_numbers};
 use skyhop_units::{Bytes, Duration, Instant};
@@ -428,11 +428,14 @@ impl<'r> Recorder<'r> {
             /// SHA-256 by absolute file name.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             cc_files: &'i BTreeMap<String, String>,
-            /// Sizes of the queues, forward and back, by link.
-            queues: BTreeMap<&'i str, &'i [QueueSize; 2]>,
+            /// Sizes of the queues, forward and back, by link; in a network, by kind of link.
+            queues: BTreeMap<&'i str, [QueueSize; 2]>,
             scenario: &'i serde_json::Value,
         }
-        let links = &self.experiment.links;
+        let Experiment { links, network, .. } = self.experiment;
+        let of_links = links.iter().map(|link| (&link.name[..], link.queues.clone()));
+        let kinds = network.iter().flat_map(NetworkPlan::kinds);
+        let of_kinds = kinds.map(|(name, hop)| (name, [hop.queue.clone(), hop.queue.clone()]));
         let info = RunInfo {
             schema: SCHEMA_VERSION,
             engine: self.engine,
@@ -443,7 +446,7 @@ impl<'r> Recorder<'r> {
             interrupted: conclusion.interrupted,
             own: &conclusion.own,
             cc_files: &self.experiment.cc_files,
-            queues: links.iter().map(|link| (&link.name[..], &link.queues)).collect(),
+            queues: of_links.chain(of_kinds).collect(),
             scenario: &self.experiment.scenario,
         };
         serde_json::to_value(info).expect("entries of engines have text keys")

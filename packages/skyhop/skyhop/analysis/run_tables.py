@@ -11,6 +11,7 @@ from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.flow_groups import flow_groups, routes
+from skyhop.analysis.network_links import is_network, losses, used_links
 from skyhop.analysis.sentence_words import plural
 from skyhop.analysis.summary import (
     COLUMNS,
@@ -263,13 +264,15 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
         values = [row[key] for row in summaries if row.get(key) is not None]
         return math.fsum(values) / len(values) if values else None
 
-    parts = []
-    used = mean("utilisation")
+    networks = [run for run in group.runs if is_network(run)]
+    parts = [*_hottest(networks)]
+    used = None if networks else mean("utilisation")
     if used is not None:
         back = mean("utilisation_back")
         and_back = "" if back is None else f" ({100 * back:,.1f} % back)"
         parts.append(f"{100 * used:,.1f} % of the link used{and_back}")
-    lost = {reason: mean(f"drops_{reason}") or 0 for reason in LOSS_REASONS}
+    of_link = {reason: mean(f"drops_{reason}") or 0 for reason in LOSS_REASONS}
+    lost = losses(networks) if networks else of_link
     if sum(lost.values()):
         reasons = [f"{reason} {_number(count)}" for reason, count in lost.items() if count]
         total = sum(lost.values())
@@ -279,8 +282,8 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     handovers = sum(mean(f"handovers_{kind}") or 0 for kind in HANDOVER_KINDS)
     if handovers:
         parts.append(f"{_number(handovers)} {plural(handovers, 'handover')}")
-    queues = [queue_texts(run.summary["link"]) for run in group.runs]
-    parts += queues[0] if all(texts == queues[0] for texts in queues) else []
+    queues = [queue_texts(run.summary["link"]) for run in group.runs if not networks]
+    parts += queues[0] if queues and all(texts == queues[0] for texts in queues) else []
     parts += [*_probes(group.runs), *_datagrams(group.runs)]
     smaller = [_smaller(run) for run in group.runs]
     if any(smaller):
@@ -290,6 +293,21 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     if late is not None:
         parts.append(f"packets late by {three_digits(late)} µs (p99)")
     yield ("" if alone else f"{group.name}: ") + ", ".join(parts)
+
+
+_HOTTEST = 3
+"""Number of a network's links that the line about its links names."""
+
+
+def _hottest(networks: Sequence[RunHeader]) -> Iterator[str]:
+    """Yield the number of links that runs over a network used, and the most used ones."""
+    used = used_links(networks) if networks else []
+    if used:
+        links = len({link.name for link in used})
+        hottest = "; ".join(
+            f"{link.name} {100 * link.utilisation:.0f} %" for link in used[:_HOTTEST]
+        )
+        yield f"{links:,} {plural(links, 'link')} used, most of all {hottest}"
 
 
 def _datagrams(runs: Sequence[RunHeader]) -> Iterator[str]:

@@ -1,0 +1,53 @@
+"""Links of runs over a network: which were used most, and what was lost on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skyhop._core import LOSS_REASONS
+from skyhop.data.run_headers import RunHeader
+
+
+@dataclass(frozen=True)
+class UsedLink:
+    """Direction of a link that carried packets: means over runs."""
+
+    name: str
+    direction: str
+    """forward or back."""
+    utilisation: float
+    """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
+
+
+def is_network(run: RunHeader) -> bool:
+    """Return whether a run is over a network, rather than over a path."""
+    return "network" in (run.manifest.get("scenario") or {})
+
+
+def used_links(runs: Sequence[RunHeader]) -> list[UsedLink]:
+    """Return the directions of links that any of the runs used, the most used first."""
+    sums: dict[tuple[str, str], float] = {}
+    for run in runs:
+        for name, link in _links(run).items():
+            for direction, key in (("forward", "utilisation"), ("back", "utilisation_back")):
+                if link[key]:
+                    place = (name, direction)
+                    sums[place] = sums.get(place, 0.0) + float(link[key])
+    used = [UsedLink(*place, total / len(runs)) for place, total in sums.items()]
+    return sorted(used, key=lambda link: (-link.utilisation, link.name, link.direction))
+
+
+def losses(runs: Sequence[RunHeader]) -> dict[str, float]:
+    """Return the packets that a run lost on all its links, by reason: means over the runs."""
+    total = dict.fromkeys(LOSS_REASONS, 0)
+    for run in runs:
+        for link in _links(run).values():
+            for reason in LOSS_REASONS:
+                total[reason] += int(link["drops"].get(reason, 0))
+    return {reason: lost / len(runs) for reason, lost in total.items()}
+
+
+def _links(run: RunHeader) -> Mapping[str, Mapping[str, Any]]:
+    return run.summary.get("links") or {}

@@ -53,6 +53,9 @@ def conditions_of(
         queues: sizes of the queues of each finished run, by run id.
     """
     found = []
+    networks = [run for run in runs if "network" in run.resolved]
+    for varied in _varied_networks(networks) if networks else ():
+        found += _condition(study, networks, varied)
     scenarios = [run for run in runs if "path" in run.resolved]
     if scenarios:
         for varied in _varied(study, scenarios, queues or {}):
@@ -84,6 +87,27 @@ def _varied(
     texts = [f"{count} during a run" if count else "" for count in changes]
     yield _Varied("changes", texts, _range)
     yield _Varied("duration", [run.resolved["run"]["duration"] for run in runs], _range)
+
+
+def _varied_networks(runs: Sequence[PlannedRun]) -> Iterator[_Varied]:
+    """Yield each condition of runs over networks with its value in every run."""
+    networks = [run.resolved["network"] for run in runs]
+    yield _Varied("network", [_network_text(network) for network in networks], _listed)
+    for name, key in (("lasers", "lasers"), ("uplinks", "up"), ("downlinks", "down")):
+        links = [
+            network[key] if key == name else network["user_links"][key] for network in networks
+        ]
+        yield _Varied(name, [f"{link['rate']}, queue {link['queue']}" for link in links], _listed)
+    yield _Varied("duration", [run.resolved["run"]["duration"] for run in runs], _range)
+
+
+def _network_text(network: Mapping[str, Any]) -> str:
+    """Return a network as text: its constellation, its sites, and the rule of its traffic."""
+    sites = network["sites"]
+    count = sites if isinstance(sites, str) else f"{len(sites)} sites"
+    traffic = network.get("traffic", {}).get("kind")
+    kind = f", {traffic}" if traffic else ""
+    return f"{network['constellation']}, {count}{kind}"
 
 
 def _path_text(path: Mapping[str, Any]) -> str:

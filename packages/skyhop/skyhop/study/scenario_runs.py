@@ -75,13 +75,13 @@ class ScenarioKind(RunKind):
                     labels=point.labels,
                     seed=seed,
                     sets=sets_of_run,
-                    path_id=_path_id(seeded, files["path"]),
+                    path_id=_path_id(seeded, files.get("path", {})),
                     resolved=seeded,
                 )
 
     def prepare(self, study: Study, runs: Sequence[PlannedRun]) -> None:
         """Compile the files of congestion controls."""
-        of_each = {json.dumps([f.get("cc") for f in run.resolved["flow"]]): run for run in runs}
+        of_each = {json.dumps([f.get("cc") for f in _flows(run.resolved)]): run for run in runs}
         for run in of_each.values():
             scenario = _core.Scenario.from_json(
                 json.dumps(study.base), study.scenario_origin, list(run.sets)
@@ -233,13 +233,23 @@ def _absolute_cc(study: Study, key: str, value: Any) -> Any:
     return str((study_dir / str(value)).absolute())
 
 
+def _flows(resolved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the keys of a scenario's flows, those of a network's traffic last."""
+    traffic = resolved.get("network", {}).get("traffic")
+    return [*resolved.get("flow", ()), *([traffic] if traffic else [])]
+
+
 def _path_id(resolved: Mapping[str, Any], files: Mapping[str, str]) -> str | None:
     """Return a hash of the run's path; None if it cannot be shared, or is quick to compute.
 
     A forecast computes the path again from its own element sets, so such a path is not shared.
     """
-    path = resolved["path"]
-    if path["kind"] == "fixed" or resolved.get("signal", {}).get("source") == "forecast":
+    path = resolved.get("path")
+    if (
+        path is None
+        or path["kind"] == "fixed"
+        or resolved.get("signal", {}).get("source") == "forecast"
+    ):
         return None
     if path["kind"] == "trace" and not files:
         # A file is missing; the run itself will report it.
@@ -260,15 +270,21 @@ def named_files(
     """Return a digest of each file that a scenario names, by section and key.
 
     The digests enter the run's id, so that changed content makes another run. Sections are the
-    paths, `signal`, and flows.
+    paths or the network, `signal`, and flows.
     """
     found: dict[str, dict[str, str]] = {}
+    if network := resolved.get("network"):
+        named = {key: network.get(key) for key in ("constellation", "sites")}
+        named["traffic"] = network.get("traffic", {}).get("file")
+        found["network"] = digests.of(
+            {key: value for key, value in named.items() if isinstance(value, str)}, directory
+        )
     for section, path in path_sections(resolved).items():
         found[section] = digests.of(path_files(path), directory)
     elements = resolved.get("signal", {}).get("elements")
     if elements is not None:
         found["signal"] = digests.of({"elements": elements}, directory)
-    for place, flow in enumerate(resolved.get("flow", ())):
+    for place, flow in enumerate(_flows(resolved)):
         named = {key: flow.get("app", {}).get(key) for key in ("file", "film")}
         if of_flow := digests.of(named, directory):
             found[f"flow.{place}"] = of_flow

@@ -363,8 +363,7 @@ impl<const N: usize> Block<N> {
             orbits.aynl[i] = em * sin_argpm + by_j3 * self.aycof[i];
             orbits.u[i] = mm + self.no_unkozai[i] * templ + argpm + by_j3 * self.xlcof[i] * axnl;
             orbits.node[i] = self.nodeo[i] + self.nodedot[i] * t + self.nodecf[i] * t2;
-            let applies = (drifted >= -0.001)
-                & (drifted < 1.0)
+            let applies = (-0.001..1.0).contains(&drifted)
                 & (shift.abs() <= LARGEST_TURN_RAD)
                 & (xmdf.abs() <= LARGEST_ANGLE_RAD)
                 & (argpm.abs() <= LARGEST_ANGLE_RAD)

@@ -219,13 +219,16 @@ fn run(case: &Case, threads: usize) -> (Outcome, u64) {
 struct Reference<'c> {
     case: &'c Case,
     /// Time, component, number of the event; then what happens.
-    events: BinaryHeap<Reverse<(u64, usize, u64, Message, Place)>>,
+    events: BinaryHeap<Reverse<Event>>,
     scheduled: u64,
     /// End of the last transmission of each device, and the begins of the transmissions of its waiting packets.
     free: Vec<u64>,
     waiting: Vec<VecDeque<u64>>,
     outcome: Outcome,
 }
+
+/// Time, component, number of the event, packet and what happens.
+type Event = (u64, usize, u64, Message, Place);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {

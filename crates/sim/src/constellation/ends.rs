@@ -36,6 +36,9 @@ impl Parcel {
     }
 }
 
+/// Boxes of packets that have arrived, for the next ones to leave.
+type SpareBoxes = Vec<Box<InFlight>>;
+
 /// All flows, and the times at which their ends have to be visited.
 ///
 /// Components of the calendar are each flow's client and server, then each flow's own delay in both directions.
@@ -46,7 +49,7 @@ pub(crate) struct Ends {
     pub(crate) pairs: Vec<[u32; 2]>,
     accesses: Vec<Access>,
     calendar: Calendar,
-    spare: Vec<Box<InFlight>>,
+    spare: SpareBoxes,
     /// Rows of events.parquet for reactions of congestion controls.
     pub(crate) events: Vec<EventRow>,
 }
@@ -65,7 +68,7 @@ impl Ends {
             pairs: flows.iter().map(|flow| flow.plan.sites.unwrap_or_default()).collect(),
             accesses: (0..2 * flows.len()).map(|_| Access::default()).collect(),
             calendar,
-            spare: Vec::new(),
+            spare: SpareBoxes::new(),
             events: Vec::new(),
             flows,
         }
@@ -220,7 +223,7 @@ impl Hosts<Parcel> for Ends {
 /// Departure of packets of one end of a flow from its site.
 struct SiteDeparture<'n, N> {
     network: &'n mut N,
-    spare: &'n mut Vec<Box<InFlight>>,
+    spare: &'n mut SpareBoxes,
     flow: u32,
     pair: [u32; 2],
     to: Side,

@@ -24,13 +24,18 @@ use crate::flow::Flow;
 use crate::order::seeded_in_order;
 use crate::sampler::Sampler;
 
-/// A run over a network.
-pub(crate) struct Constellation {
-    network: Network<Parcel, Ends, Orbits>,
+/// Links by their numbers in results, and devices by their numbers in the network.
+struct Numbers {
     /// Devices of each link, forward and back.
     devices: Vec<[Option<usize>; 2]>,
     /// Link and direction of each device.
     places: Vec<(u16, Direction)>,
+}
+
+/// A run over a network.
+pub(crate) struct Constellation {
+    network: Network<Parcel, Ends, Orbits>,
+    numbers: Numbers,
     /// Packets lost outside of the links: for lack of a route, or in the air of a satellite that set; by device.
     lost_outside: Vec<LinkStats>,
 }
@@ -51,13 +56,12 @@ impl Constellation {
         let ends = Ends::new(flows);
         let orbits = Orbits::new(plan, &layout, ends.pairs.clone(), threads);
         let views = orbits.map_err(|error| unsupported(error.to_string()))?;
-        let (devices, places) = numbering(&layout);
+        let numbers = Numbers::of(&layout);
         let network = Network::new(Arc::clone(&layout), ends, views, threads);
         Ok(Self {
             network: network.map_err(|error| unsupported(error.to_string()))?,
             lost_outside: vec![LinkStats::default(); layout.devices()],
-            devices,
-            places,
+            numbers,
         })
     }
 
@@ -71,7 +75,7 @@ impl Constellation {
             let ends = self.network.hosts_mut();
             let flow = &mut ends.flows[content.flow as usize];
             flow.lost(content);
-            let place = self.places[device as usize];
+            let place = self.numbers.places[device as usize];
             ends.events.push(EventRow::lost(drop.at, drop.reason, place, Some(flow.plan.id)));
         }
     }
@@ -85,7 +89,7 @@ impl Constellation {
                 LinkStats { drops: by_device[device].drops.plus(outside), ..by_device[device] }
             })
         };
-        self.devices.iter().flatten().map(|device| of(*device)).collect()
+        self.numbers.devices.iter().flatten().map(|device| of(*device)).collect()
     }
 }
 
@@ -172,22 +176,24 @@ fn pieces(points: &[(Instant, Duration)]) -> Vec<DelayPiece> {
     points.iter().enumerate().map(piece).collect()
 }
 
-/// Devices of each link, and the link and direction of each device.
-fn numbering(layout: &Layout) -> (Vec<[Option<usize>; 2]>, Vec<(u16, Direction)>) {
-    let number = |from: u32, to: u32| {
-        layout.lasers.binary_search_by_key(&(from, to), |laser| (laser.from, laser.to)).ok()
-    };
-    let forward = layout.lasers.iter().filter(|laser| laser.from < laser.to);
-    let mut devices: Vec<[Option<usize>; 2]> =
-        forward.map(|laser| [number(laser.from, laser.to), number(laser.to, laser.from)]).collect();
-    devices.extend((layout.lasers.len()..layout.devices()).map(|device| [Some(device), None]));
-    let mut places = vec![(0, Direction::Forward); layout.devices()];
-    for (link, of_link) in devices.iter().enumerate() {
-        for (device, direction) in of_link.iter().zip(Direction::ALL) {
-            if let Some(device) = device {
-                places[*device] = (link as u16, *direction);
+impl Numbers {
+    fn of(layout: &Layout) -> Self {
+        let number = |from: u32, to: u32| {
+            layout.lasers.binary_search_by_key(&(from, to), |laser| (laser.from, laser.to)).ok()
+        };
+        let forward = layout.lasers.iter().filter(|laser| laser.from < laser.to);
+        let both = |laser: &Laser| [number(laser.from, laser.to), number(laser.to, laser.from)];
+        let mut devices: Vec<[Option<usize>; 2]> = forward.map(both).collect();
+        let of_air = layout.lasers.len()..layout.devices();
+        devices.extend(of_air.map(|device| [Some(device), None]));
+        let mut places = vec![(0, Direction::Forward); layout.devices()];
+        for (link, of_link) in (0..).zip(&devices) {
+            for (device, direction) in of_link.iter().zip(Direction::ALL) {
+                if let Some(device) = device {
+                    places[*device] = (link, *direction);
+                }
             }
         }
+        Self { devices, places }
     }
-    (devices, places)
 }

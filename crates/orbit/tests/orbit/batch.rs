@@ -91,7 +91,7 @@ proptest! {
 /// Many satellites like those of large constellations, some of them in deep space or decayed.
 fn many() -> Vec<ElementSet> {
     let set = |n: u32| {
-        let deep = n % 97 == 0;
+        let deep = n.is_multiple_of(97);
         let n = f64::from(n);
         ElementSet::new(MeanElements {
             name: String::new(),
@@ -103,7 +103,7 @@ fn many() -> Vec<ElementSet> {
             perigee_deg: (n * 7.0) % 360.0,
             anomaly_deg: (n * 16.4) % 360.0,
             mean_motion_rev_per_day: if deep { 2.0 } else { 15.05 + 1e-5 * n },
-            bstar: if n as usize % 89 == 0 { 0.5 } else { 2e-4 },
+            bstar: if (n as usize).is_multiple_of(89) { 0.5 } else { 2e-4 },
         })
         .unwrap()
     };

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop_testbed.api import QuotaLine
 from skyhop_testbed.job import Job
+from skyhop_testbed.orchestrator import statements
 from skyhop_testbed.orchestrator.planning import occurrences_ahead
 from skyhop_testbed.orchestrator.request_context import (
     NotFoundError,
@@ -108,7 +109,14 @@ _USED: Mapping[str, Callable[[RequestContext, str, str], int]] = {
 
 def exceeded(ctx: RequestContext, kind: str, name: str, key: str, added: int = 1) -> str | None:
     """Return, as one line, why `added` more do not fit into a quota; None if they do."""
-    taken, most = used(ctx, kind, name, key), allowed(ctx, kind, name, key)
+    return _why_exceeded(
+        (kind, name, key), used(ctx, kind, name, key), allowed(ctx, kind, name, key), added
+    )
+
+
+def _why_exceeded(of: tuple[str, str, str], taken: int, most: float, added: int = 1) -> str | None:
+    """Return why `added` more do not fit into a quota, which is named by kind, holder and key."""
+    kind, name, key = of
     if taken + added <= most:
         return None
     more = f", and this needs {added:,} more" if added > 1 else ""
@@ -160,9 +168,14 @@ def room_for_runs(ctx: RequestContext, job_id: str) -> int:
 
 def why_not_run(ctx: RequestContext, owner: str, client: str) -> str | None:
     """Return, as one line, why a run's results would not be accepted; None if they would be."""
+    rows = ctx.all(statements.USAGE, user=owner, node=client, today=ctx.now_ns // _DAY_NS)
+    taken = {(row["kind"], row["what"]): row["amount"] for row in rows}
+    rows = ctx.all(statements.QUOTAS, user=owner, node=client)
+    own = {(row["kind"], row["key"]): row["value"] for row in rows}
     for kind, name in ((USER, owner), (NODE, client)):
-        for key in (KEPT, PER_DAY):
-            why = exceeded(ctx, kind, name, key)
+        for key, what in ((KEPT, KEPT_BYTES), (PER_DAY, UPLOADED_BYTES)):
+            most = own.get((kind, key), _default(ctx, kind, key))
+            why = _why_exceeded((kind, name, key), taken.get((kind, what), 0), most)
             if why is not None:
                 return why
     return None

@@ -46,6 +46,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._writing = engine.execution_options(writing=True)
         self._writers = _Queue()
 
     @contextmanager
@@ -64,11 +65,9 @@ class Database:
         with (
             self._writers.turn(_BUSY_MS / 1000),
             _translated_errors(),
-            self._engine.connect() as opened,
+            self._writing.begin() as connection,
         ):
-            connection = opened.execution_options(writing=True)
-            with connection.begin():
-                yield connection
+            yield connection
 
     def give_back(self, most_pages: int) -> None:
         """Return at most `most_pages` free pages to the file system."""

@@ -276,6 +276,7 @@ class SimNode:
         self.node.report(_HEALTH)
         self.after(self._chance.uniform(0.1, 5.0), self._send)
         self.after(self._chance.uniform(1.0, 60.0), self._clean)
+        self.after(self._chance.uniform(1.0, 60.0), self._forget)
         self.after(self._chance.uniform(60.0, self._heartbeat_every_s), self._beat)
         self.wake()
 
@@ -370,6 +371,11 @@ class SimNode:
         self._plan_writes()
         # The agent does this each minute; without reports it writes nothing.
         self.after(60.0 if self.db.has_more() or self.kind == "minute" else 900.0, self._clean)
+
+    def _forget(self) -> None:
+        self.runs.forget()
+        self._plan_writes()
+        self.after(3600.0, self._forget)
 
     # Connection.
 

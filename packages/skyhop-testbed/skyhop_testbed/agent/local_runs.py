@@ -241,25 +241,25 @@ class LocalRuns:
             self._start_runner(local_run)
 
     def clean(self) -> None:
-        """Delete files and rows of runs with no work left."""
+        """Delete files of runs with no work left that the owner's policy keeps no longer."""
         node, now_ns = self._node, self._clock.now_ns()
         self._runners = {key: r for key, r in self._runners.items() if not r.is_done}
-        directories = {each.name for each in node.runs.iterdir()} if node.runs.is_dir() else set()
         keep_ns = node.policy.keep_days * _DAY_NS
-        for key, local_run in [*self._runs.items()]:
-            if not local_run.settled_ns or key in self._runners:
+        for directory in node.runs.iterdir():
+            local_run = self._runs.get(directory.name)
+            if local_run is None or not local_run.settled_ns or local_run.key in self._runners:
                 continue
-            old_ns = now_ns - local_run.settled_ns
-            may_go = self._may_forget(local_run)
-            if key in directories and (may_go or (local_run.is_uploaded and old_ns > keep_ns)):
+            if local_run.is_uploaded and now_ns - local_run.settled_ns > keep_ns:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Delete rows and files of runs that ended too long ago."""
+        node, now_ns = self._node, self._clock.now_ns()
+        for key, local_run in [*self._runs.items()]:
+            if not 0 < local_run.settled_ns < now_ns - FORGET_NS or key in self._runners:
+                continue
+            may_go = local_run.is_uploaded or now_ns > local_run.keep_until_ns
+            if local_run.run not in node.schedule.runs and (may_go or not local_run.starts):
                 shutil.rmtree(local_run.directory(node.runs), ignore_errors=True)
-            if may_go:
                 node.db.delete_run(local_run)
                 del self._runs[key]
-
-    def _may_forget(self, local_run: LocalRun) -> bool:
-        """Return whether a settled run may leave the database, with its files."""
-        now_ns, is_scheduled = self._clock.now_ns(), local_run.run in self._node.schedule.runs
-        if is_scheduled or now_ns - local_run.settled_ns <= FORGET_NS:
-            return False
-        return local_run.is_uploaded or now_ns > local_run.keep_until_ns or not local_run.starts

@@ -46,13 +46,13 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._writing = engine.execution_options(writing=True)
         self._writers = _Queue()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a read transaction, which sees one consistent snapshot."""
         with _translated_errors(), self._engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN")
             yield connection
 
     @contextmanager
@@ -65,8 +65,9 @@ class Database:
         with (
             self._writers.turn(_BUSY_MS / 1000),
             _translated_errors(),
-            self._writing.begin() as connection,
+            self._engine.begin() as connection,
         ):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
     def give_back(self, most_pages: int) -> None:
@@ -169,7 +170,6 @@ def _engine(file: Path, connections: int) -> Engine:
         max_overflow=connections,
     )
     sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -204,7 +204,7 @@ def _allow_giving_back(engine: Engine, file: Path) -> None:
 
 
 def _configure(connection: Any, _record: object) -> None:
-    # sqlite3 would begin a transaction only at the first change; `_begin` begins it earlier.
+    # sqlite3 would begin a transaction only at the first change; `Database` begins it earlier.
     connection.isolation_level = None
     pragmas = [
         f"busy_timeout = {_BUSY_MS}",
@@ -222,8 +222,3 @@ def _configure(connection: Any, _record: object) -> None:
 
 def _forbid_writing(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON")
-
-
-def _begin(connection: Connection) -> None:
-    writing = connection.get_execution_options().get("writing")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

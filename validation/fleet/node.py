@@ -277,7 +277,7 @@ class SimNode:
         self.after(self._chance.uniform(0.1, 5.0), self._send)
         self.after(self._chance.uniform(1.0, 60.0), self._clean)
         self.after(self._chance.uniform(1.0, 60.0), self._forget)
-        self.after(self._chance.uniform(60.0, self._heartbeat_every_s), self._beat)
+        self.after(self._chance.uniform(5.0, 20.0), self._beat)
         self.wake()
 
     def _wire_of(self, identity: Identity) -> None:

@@ -10,6 +10,7 @@ This command writes docs/results/fleet.md. A month of 200 agents takes about an 
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,8 @@ _KINDS = {
     "telemetry": "a run per hour, and telemetry each second",
 }
 """Names of the kinds of nodes on the page, in its order."""
+_MONTH_KINDS = ("six hours",) * 4 + ("trigger", "trigger", "server", "client", "client", "idle")
+"""First kinds of the nodes of the simulation of a month; the others have a run per hour."""
 _TABLES = ("run", "event", "task", "job", "trigger_log", "preemption", "audit")
 _MB, _KB = 1e6, 1e3
 
@@ -47,6 +50,13 @@ def main(
         float,
         typer.Option(help="Days for which the orchestrator keeps runs and logs; 0: its default."),
     ] = 10.0,
+    minutes: Annotated[
+        float,
+        typer.Option(help="Time after which the simulated day is the last."),
+    ] = 600.0,
+    month_of: Annotated[
+        int, typer.Option(help="Nodes of a second simulation, of 30 days; 0 for none.")
+    ] = 0,
     place: Annotated[
         Path | None, typer.Option("--place", help="Directory for the files; on tmpfs it is faster.")
     ] = None,
@@ -55,9 +65,11 @@ def main(
     """Simulate a fleet, and write the page."""
     if agents < 1 or days <= 0:
         raise InputError("agents and days: expected numbers above 0")
-    with tempfile.TemporaryDirectory(dir=place) as directory:
-        outcome = Fleet(Path(directory), World(agents, days, seed, (), retention), print_note).run()
-    text = page(outcome)
+    outcome = _simulated(World(agents, days, seed, (), retention), place, 60.0 * minutes)
+    month = None
+    if month_of:
+        month = _simulated(World(month_of, 30.0, seed, _MONTH_KINDS, 10.0), place)
+    text = page(outcome, month)
     if out.is_char_device() or out.is_fifo():
         out.write_text(text)
     else:
@@ -65,8 +77,13 @@ def main(
         print_note(f"{out} written")
 
 
-def page(outcome: Outcome) -> str:
-    """Return the page of a simulation."""
+def _simulated(world: World, place: Path | None, most_s: float = math.inf) -> Outcome:
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        return Fleet(Path(directory), world, print_note).run(most_s)
+
+
+def page(outcome: Outcome, month: Outcome | None = None) -> str:
+    """Return the page of a simulation, and of one of a month."""
     world, last = outcome.world, outcome.sizes[-1]
     ended = {state: count for state, count in sorted(outcome.runs.items()) if state != "planned"}
     return pages.render(
@@ -85,12 +102,28 @@ def page(outcome: Outcome) -> str:
         busy_share=f"{100 * _busy_s(outcome) / (world.days * 86_400):.2f}",
         orchestrator_mb=f"{_bytes_written(outcome) / _MB / world.days:,.0f}",
         sizes="\n".join(_size_row(each) for each in _some(outcome.sizes)),
+        month=None if month is None else _month(month),
         file_mb=f"{last.file_bytes / _MB:,.0f}",
         memory_mb=f"{outcome.memory_bytes / _MB:,.0f}",
         minutes=f"{outcome.wall_s / 60:.0f}",
         cpu_minutes=f"{outcome.cpu_s / 60:.0f}",
         events=f"{outcome.events:,}",
     )
+
+
+def _month(outcome: Outcome) -> dict[str, str]:
+    """Return the values of the page's part about a month."""
+    kinds = sorted(outcome.kinds, key=_place)
+    ended = sum(outcome.ends.values())
+    return {
+        "agents": f"{outcome.world.agents}",
+        "retention": f"{outcome.world.retention_days:g}",
+        "kinds": ", ".join(f"{each.count} with {_KINDS[each.kind]}" for each in kinds),
+        "sizes": "\n".join(_size_row(each) for each in _some(outcome.sizes)),
+        "once": f"{outcome.ends.get(1, 0):,}",
+        "not_once": f"{ended - outcome.ends.get(1, 0):,}",
+        "minutes": f"{outcome.wall_s / 60:.0f}",
+    }
 
 
 def _table(head: str, counts: dict[str, int]) -> str:

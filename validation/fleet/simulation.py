@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,7 +49,7 @@ class World:
     days: float
     seed: int = 1
     kinds: tuple[str, ...] = ()
-    """Kinds of the nodes; empty for the shares of `_SHARES`."""
+    """Kinds of the first nodes, the others have a run per hour; empty for `_SHARES`."""
     retention_days: float = 0.0
     """Time for which the orchestrator keeps ended runs and logs; 0 for its default."""
     heartbeat_every_s: float = 12 * 3600.0
@@ -118,8 +119,11 @@ class Fleet:
         self._at_jobs = 0
         self._sizes: list[Size] = []
 
-    def run(self) -> Outcome:
-        """Simulate all days; return what was measured."""
+    def run(self, most_s: float = math.inf) -> Outcome:
+        """Simulate all days; return what was measured.
+
+        The last day is the one in which the simulation has taken `most_s` seconds.
+        """
         began, began_cpu_s = time.perf_counter(), time.process_time()
         # Most objects, such as runs and schedules, live for days: looking at them often is no use.
         gc.set_threshold(50_000, 20, 50)
@@ -138,6 +142,9 @@ class Fleet:
                 f"day {passed_s / DAY_S:g}: {events:,} events, {took_s:.0f} s ({took_cpu_s:.0f} s "
                 "of CPU time)"
             )
+            if took_s > most_s:
+                break
+        self.world = replace(self.world, days=passed_s / DAY_S)
         outcome = self._outcome()
         outcome.events = events
         outcome.wall_s = time.perf_counter() - began
@@ -187,6 +194,9 @@ class Fleet:
         yield from self.world.kinds
         count = self.world.agents
         left = count - len(self.world.kinds)
+        if self.world.kinds:
+            yield from ["hour"] * left
+            return
         for kind, share in _SHARES.items():
             of_kind = max(1, round(share * count)) if count > len(_SHARES) else 1
             for _ in range(min(of_kind, left)):
@@ -253,7 +263,7 @@ class Fleet:
                 clock.after(1.0, partial(self._record, node))
                 clock.after(_TELEMETRY_S, partial(self._note_costs, node))
         if self.world.days >= 1:
-            clock.after(self.world.days * DAY_S * 0.45, self._stop_orchestrator)
+            clock.after(min(0.45 * self.world.days, 2.45) * DAY_S, self._stop_orchestrator)
         clock.after(3600.0, self._submit_at)
 
     def _tick(self) -> None:

@@ -88,6 +88,8 @@ class RequestContext:
     """Nodes whose schedule changed; listeners are notified after the commit."""
     changed_runs: set[str] = field(default_factory=set)
     """Runs whose document changed; listeners are notified after the commit."""
+    prepared: Any = None
+    """Result of the handler's work in an earlier transaction, which only read."""
     after_commit: list[Callable[[], None]] = field(default_factory=list)
     """Actions to execute once the transaction is committed."""
 

@@ -104,7 +104,27 @@ END_TASK = (
     .values(state="failed", result=as_json({"error": "over"}))
 )
 
-# Quotas of a run's user and node.
+# Quotas, and their use.
+
+QUOTA = sa.select(quota.c.value).where(
+    quota.c.kind == _given("kind"), quota.c.name == _given("name"), quota.c.key == _given("key")
+)
+_active_jobs = sa.select(sa.func.count()).select_from(job).where(job.c.state == "active")
+_of_user = sa.select(job.c.id).where(job.c.owner == _given("name"), job.c.state == "active")
+JOBS_OF_USER = _active_jobs.where(job.c.owner == _given("name"))
+JOBS_OF_NODE = _active_jobs.where(
+    job.c.id.in_(sa.select(job_node.c.job).where(job_node.c.node == _given("name")))
+)
+_ahead = (
+    sa.select(sa.func.count())
+    .select_from(run)
+    .where(run.c.state == State.PLANNED, run.c.start_ns >= _given("now_ns"))
+)
+RUNS_AHEAD_OF_USER = _ahead.where(run.c.job.in_(_of_user))
+RUNS_AHEAD_OF_CLIENT = _ahead.where(run.c.client == _given("name"))
+RUNS_AHEAD_OF_SERVER = _ahead.where(run.c.server == _given("name"))
+
+# Those of a run's user and node together.
 
 USAGE = sa.select(usage.c.kind, usage.c.what, usage.c.amount).where(
     ((usage.c.kind == "user") & (usage.c.name == _given("user")))

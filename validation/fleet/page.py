@@ -35,6 +35,7 @@ _KINDS = {
     "telemetry": "a run per hour, and telemetry each second",
 }
 """Names of the kinds of nodes on the page, in its order."""
+_MONTH_DAYS = 30.0
 _MONTH_KINDS = ("six hours",) * 4 + ("trigger", "trigger", "server", "client", "client", "idle")
 """First kinds of the nodes of the simulation of a month; the others have a run per hour."""
 _TABLES = ("run", "event", "task", "job", "trigger_log", "preemption", "audit")
@@ -44,7 +45,7 @@ _MB, _KB = 1e6, 1e3
 def main(
     *,
     agents: Annotated[int, typer.Option(help="Number of nodes.")] = 200,
-    days: Annotated[float, typer.Option(help="Simulated days.")] = 30.0,
+    days: Annotated[float, typer.Option(help="Simulated days.")] = _MONTH_DAYS,
     seed: Annotated[int, typer.Option(help="Seed of outages, owners and users.")] = 1,
     retention: Annotated[
         float,
@@ -68,7 +69,7 @@ def main(
     outcome = _simulated(World(agents, days, seed, (), retention), place, 60.0 * minutes)
     month = None
     if month_of:
-        month = _simulated(World(month_of, 30.0, seed, _MONTH_KINDS, 10.0), place)
+        month = _simulated(World(month_of, _MONTH_DAYS, seed, _MONTH_KINDS, 10.0), place)
     text = page(outcome, month)
     if out.is_char_device() or out.is_fifo():
         out.write_text(text)
@@ -107,6 +108,8 @@ def page(outcome: Outcome, month: Outcome | None = None) -> str:
         memory_mb=f"{outcome.memory_bytes / _MB:,.0f}",
         minutes=f"{outcome.wall_s / 60:.0f}",
         cpu_minutes=f"{outcome.cpu_s / 60:.0f}",
+        is_month=world.days >= _MONTH_DAYS,
+        month_minutes=f"{outcome.cpu_s / world.days * _MONTH_DAYS / 60:.0f}",
         events=f"{outcome.events:,}",
     )
 
@@ -117,6 +120,7 @@ def _month(outcome: Outcome) -> dict[str, str]:
     ended = sum(outcome.ends.values())
     return {
         "agents": f"{outcome.world.agents}",
+        "days": f"{outcome.world.days:g}",
         "retention": f"{outcome.world.retention_days:g}",
         "kinds": ", ".join(f"{each.count} with {_KINDS[each.kind]}" for each in kinds),
         "sizes": "\n".join(_size_row(each) for each in _some(outcome.sizes)),

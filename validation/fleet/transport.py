@@ -95,7 +95,7 @@ class Work:
     bytes_written: int = 0
 
     def add(self, cpu_s: float, wall_s: float, bytes_written: int) -> None:
-        """Add a transaction."""
+        """Add one transaction with its CPU time, its time on the wall clock, and its bytes."""
         self.count += 1
         self.cpu_s += cpu_s
         self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)

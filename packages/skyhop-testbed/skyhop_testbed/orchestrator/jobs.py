@@ -1,4 +1,8 @@
-"""Jobs: parse, check against the calendar, and accept or reject within one transaction."""
+"""Jobs: parse, check against the calendar, and accept or reject.
+
+Conflicts are searched in a transaction that only reads. The one that writes searches among the
+reservations that have come since.
+"""
 
 from __future__ import annotations
 

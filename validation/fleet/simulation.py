@@ -162,7 +162,7 @@ class Fleet:
     def _set_retention(self) -> None:
         if self.world.retention_days:
             kept_s = self.world.retention_days * DAY_S
-            changed = {"run_retention_s": kept_s, "log_retention_s": kept_s}
+            changed: api.Document = {"run_retention_s": kept_s, "log_retention_s": kept_s}
             with self.hub.orchestrator.writing(ITSELF) as ctx:
                 put_config(ctx, changed)
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from validation.fleet.events import EventClock
 
-Q, A = TypeVar("Q"), TypeVar("A")
+Q = TypeVar("Q", bound=api.Request)
+A = TypeVar("A")
 _SERVER_HEADERS_BYTES = 106
 """Bytes of an answer's first line and headers, as uvicorn writes them."""
 RECORD_BYTES = 22

@@ -46,7 +46,7 @@ def node(tmp_path: Path) -> Iterator[Any]:
     database.close()
 
 
-def saved(node: Any, name: str, side: Side = Side.CLIENT, **values: Any) -> LocalRun:
+def saved(node: Any, name: str, *, side: Side = Side.CLIENT, **values: Any) -> LocalRun:
     start_ns = node.clock.ns
     made = LocalRun(name, side, State.COMPLETE, "j", SPEC, start_ns, start_ns + 60 * S, **values)
     node.db.save_run(made)
@@ -60,7 +60,7 @@ def follow(node: Any, *names: str) -> None:
 def test_decisions_see_unsettled_runs_and_those_of_the_schedule(node: Any) -> None:
     saved(node, "old", settled_ns=BEGIN_NS)
     saved(node, "listed", settled_ns=BEGIN_NS)
-    saved(node, "listed", Side.SERVER, settled_ns=BEGIN_NS)
+    saved(node, "listed", side=Side.SERVER, settled_ns=BEGIN_NS)
     saved(node, "going")
     runs = LocalRuns(node)
     going = runs.get("going")
@@ -74,10 +74,12 @@ def test_decisions_see_unsettled_runs_and_those_of_the_schedule(node: Any) -> No
     assert {each.key for each in runs} == {"old", "listed", "listed.server", "going"}
 
 
-def test_a_fence_is_larger_than_all_before_although_the_clock_is_set_back(node: Any) -> None:
+def test_a_fence_is_larger_than_all_before_although_the_clock_is_set_back(
+    node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalRuns, "_start_runner", lambda _runs, _run: None)
     saved(node, "first", settled_ns=BEGIN_NS, fence=BEGIN_NS + 7)
     runs = LocalRuns(node)
-    runs._start_runner = lambda _run: None  # type: ignore[method-assign]
     new = [saved(node, name) for name in ("second", "third")]
     for each in new:
         runs.begin(each)
@@ -88,18 +90,18 @@ def test_a_fence_is_larger_than_all_before_although_the_clock_is_set_back(node: 
     assert fourth.fence == BEGIN_NS + 60 * S
     node.clock.ns -= 120 * S
     again = LocalRuns(node)
-    again._start_runner = lambda _run: None  # type: ignore[method-assign]
     again.begin(fifth := saved(node, "fifth"))
     assert fifth.fence == fourth.fence + 1
 
 
 def test_a_week_after_its_end_a_run_is_forgotten_unless_the_schedule_lists_it(node: Any) -> None:
-    for name, values in {
+    kinds: dict[str, dict[str, Any]] = {
         "uploaded": {"is_uploaded": True, "starts": 1},
         "listed": {"is_uploaded": True, "starts": 1},
         "waiting": {"starts": 1},
         "skipped": {},
-    }.items():
+    }
+    for name, values in kinds.items():
         saved(node, name, settled_ns=BEGIN_NS, **values)
         (node.runs / name).mkdir()
     saved(node, "going")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from testbed_harness import ADMIN, ANN, BEGIN_NS, BOB, LocalOrchestrator, S, job, local_orchestrator
 
-from skyhop_testbed import api
+from skyhop.errors import InputError
+from skyhop_testbed import api, calendar
 from skyhop_testbed.orchestrator import jobs, nodes, runs
 from skyhop_testbed.orchestrator.handlers import call
 from skyhop_testbed.orchestrator.planning import bookings
@@ -56,7 +57,7 @@ def test_a_job_that_was_accepted_since_the_check_is_met(at: LocalOrchestrator) -
     assert made.first is not None
     assert made.first.start_ns == BEGIN_NS
     # The same job again, which was checked before there was a job of its name.
-    with pytest.raises(jobs.InputError, match="you have an active job of this name"):
+    with pytest.raises(InputError, match="you have an active job of this name"):
         accept(at, text, before)
 
 
@@ -87,7 +88,7 @@ def test_the_write_transaction_compares_with_new_reservations_only(
         at.submit(job(f"j{minute}", f'cron = "{minute} * * * *"'))
     compared: list[tuple[bool, int]] = []
     is_writing = []
-    enter, check = at.orchestrator.database.writing, jobs.check
+    enter, check = at.orchestrator.database.writing, calendar.check
 
     def writing() -> Any:
         is_writing.append(True)

@@ -76,6 +76,8 @@ class Checked:
         The job to be replaced is closed by then; its run in progress is such a reservation.
         """
         others, booked = bookings(ctx, _nodes_of(self.spec), known=self.reservations)
+        if not others and not booked:
+            return Findings((), 0, None)
         return check(Plan("", self.spec, self.at_ns), others, booked, now_ns=self.at_ns)
 
 
@@ -285,6 +287,7 @@ def modify(
         NotFoundError, DeniedError, ConflictError, InputError: as for `submit`.
     """
     old = get(ctx, name)
+    access.check_owns_job(ctx, old["owner"], f"job {name}")
     if found is None or found.without != old["id"]:
         found = check_changed(ctx, name, text)
     _close(ctx, old, Reason.JOB_ENDED)

@@ -87,7 +87,7 @@ def page(outcome: Outcome, month: Outcome | None = None) -> str:
     """Return the page of a simulation, and of one of a month."""
     world, last = outcome.world, outcome.sizes[-1]
     ended = {state: count for state, count in sorted(outcome.runs.items()) if state != "planned"}
-    return pages.render(
+    text = pages.render(
         "fleet",
         agents=world.agents,
         days=f"{world.days:g}",
@@ -112,6 +112,7 @@ def page(outcome: Outcome, month: Outcome | None = None) -> str:
         month_minutes=f"{outcome.cpu_s / world.days * _MONTH_DAYS / 60:.0f}",
         events=f"{outcome.events:,}",
     )
+    return pages.wrapped(text)
 
 
 def _month(outcome: Outcome) -> dict[str, str]:

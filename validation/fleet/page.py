@@ -1,9 +1,9 @@
 """Simulated fleet of nodes on one orchestrator: traffic, syncs, bytes written, sizes, memory.
 
 Users' jobs, owners' traffic and outages are simulated for some days, on a clock of discrete events.
-This command writes docs/results/fleet.md. A month of 200 agents takes about an hour of one core.
+This command writes docs/results/fleet.md. A month of 200 agents takes some 80 minutes of CPU time.
 
-    python -m validation fleet --agents 200 --days 30
+    python -m validation fleet --agents 200 --retention 2 --minutes 20 --month-of 20
 
     python -m validation fleet --agents 5 --days 1 --out /dev/stdout
 """
@@ -20,6 +20,7 @@ import typer
 from skyhop.cli.terminal import print_note
 from skyhop.data.files import write_file
 from skyhop.errors import InputError
+from skyhop_testbed import api
 from validation import pages
 from validation.fleet.simulation import Costs, Fleet, Outcome, Size, World
 
@@ -36,6 +37,9 @@ _KINDS = {
 }
 """Names of the kinds of nodes on the page, in its order."""
 _MONTH_DAYS = 30.0
+_SETTLED_DAYS = 3.0
+"""Time after which all jobs are submitted and planned, and housekeeping has done its rounds."""
+_DEFAULT_DAYS = api.Settings().run_retention_s / 86_400
 _MONTH_KINDS = ("six hours",) * 4 + ("trigger", "trigger", "server", "client", "client", "idle")
 """First kinds of the nodes of the simulation of a month; the others have a run per hour."""
 _TABLES = ("run", "event", "task", "job", "trigger_log", "preemption", "audit")
@@ -112,14 +116,23 @@ def page(outcome: Outcome, month: Outcome | None = None) -> str:
         month_minutes=f"{outcome.cpu_s / world.days * _MONTH_DAYS / 60:.0f}",
         events=f"{outcome.events:,}",
     )
-    return pages.wrapped(text)
+    return pages.paragraphs(text)
 
 
 def _month(outcome: Outcome) -> dict[str, str]:
     """Return the values of the page's part about a month."""
     kinds = sorted(outcome.kinds, key=_place)
-    ended = sum(outcome.ends.values())
+    ended, kept_days = sum(outcome.ends.values()), outcome.world.retention_days
+    growing = [each for each in outcome.sizes if _SETTLED_DAYS <= each.day <= kept_days]
+    bounded = [each for each in outcome.sizes if each.day > kept_days + _SETTLED_DAYS]
+    grown_bytes = growing[-1].file_bytes - growing[0].file_bytes
+    per_node_day = grown_bytes / (growing[-1].day - growing[0].day) / outcome.world.agents
     return {
+        "grown_kb": f"{per_node_day / _KB:.0f}",
+        "default_mb": f"{per_node_day * _DEFAULT_DAYS / _MB:.0f}",
+        "bounded_day": f"{bounded[0].day:g}",
+        "more_events": f"{100 * (bounded[-1].rows['event'] / bounded[0].rows['event'] - 1):+.1f}",
+        "more_bytes": f"{100 * (bounded[-1].file_bytes / bounded[0].file_bytes - 1):+.1f}",
         "agents": f"{outcome.world.agents}",
         "days": f"{outcome.world.days:g}",
         "retention": f"{outcome.world.retention_days:g}",

@@ -31,7 +31,7 @@ COMMANDS = {
     "sensitivity": ("sensitivity.page", "docs/results/sensitivity.md, from runs of studies"),
     "skyhop-leo": ("skyhop_leo", "tables of docs/results/skyhop-leo.md, from runs of studies"),
     "starlink-user": ("starlink_user", "docs/starlink-user.png, a download over Starlink"),
-    "fleet": ("fleet.page", "docs/results/fleet.md, a simulated month of 200 nodes of a testbed"),
+    "fleet": ("fleet.page", "docs/results/fleet.md, a simulated testbed of 200 nodes"),
     "relays": ("relays", "figures and tables of docs/explanation/relays-and-handovers.md"),
 }
 """Module and summary of each command; a module has the command as its function `main`."""

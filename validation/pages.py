@@ -57,8 +57,9 @@ def filled(text: str, width: int = WIDTH) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Break the lines of paragraphs again, whatever lines they have."""
-    return "\n\n".join(map(filled, text.strip("\n").split("\n\n"))) + "\n"
+    """Break the lines of paragraphs again, whatever lines they have; tables stay."""
+    blocks = text.strip("\n").split("\n\n")
+    return "\n\n".join(each if each.startswith("|") else filled(each) for each in blocks) + "\n"
 
 
 def row(*cells: object) -> str:

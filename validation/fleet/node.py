@@ -15,6 +15,7 @@ from skyhop_testbed import api
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import FILE, AgentDb, Durability
 from skyhop_testbed.agent.deciding import Situation, decide
+from skyhop_testbed.agent.health import EVERY_S as _HEALTH_EVERY_S
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.link import Backoff, Link
 from skyhop_testbed.agent.local_run import LocalRun
@@ -31,13 +32,12 @@ from skyhop_testbed.api import ApiError
 from skyhop_testbed.executor.result import CountedTraffic, Result
 from skyhop_testbed.schedule import ServerAnswer
 from skyhop_testbed.words import ENDED, Reason, ScavengerMode, Side, State
-from validation.fleet.transport import HereWire, Hub, written_bytes
+from validation.fleet.transport import EMPTY, HEALTH, HereWire, Hub, written_bytes
 
 if TYPE_CHECKING:
     from validation.fleet.events import EventClock
 
 S = 1_000_000_000
-_HEALTH_EVERY_S = 300.0
 _STEP_S = 0.01
 _UPLOAD_S, _SERVER_READY_S = 2.0, 1.0
 _CHECKPOINT_BYTES = 1000 * 4120
@@ -235,7 +235,7 @@ class SimNode:
         for each in ("runs", "inputs"):
             (directory / each).mkdir()
         self.wire = HereWire(hub, clock, name, self._deliver)
-        self.traffic = self.wire.transport.traffic
+        self.traffic = self.wire.traffic
         self._chance = random.Random(seed)
         self._life = 0
         """Number of starts of the agent; events of an earlier agent do nothing."""
@@ -243,7 +243,7 @@ class SimNode:
         self.runs_begun = self.runs_complete = self.preemptions = 0
         self.syncs = self.commits = self.bytes_written = 0
         self.db: CountedDb | None = None
-        self._last_sent_s = 0.0
+        self._last_sent_s = self._last_health_s = 0.0
 
     # Life of the agent.
 
@@ -272,11 +272,12 @@ class SimNode:
         self._woken_ns = 1 << 62
         self.orders.load_schedule()
         self.runs.resume()
-        self._last_sent_s = self.clock.monotonic_s()
+        self._last_sent_s = self._last_health_s = self.clock.monotonic_s()
+        self.node.report(_HEALTH)
         self.after(self._chance.uniform(0.1, 5.0), self._send)
-        self.after(self._chance.uniform(1.0, _HEALTH_EVERY_S), self._report_health)
         self.after(self._chance.uniform(1.0, 60.0), self._clean)
-        self.after(self._chance.uniform(60.0, self._heartbeat_every_s), self._beat)
+        self.after(self._chance.uniform(1.0, 60.0), self._forget)
+        self.after(self._chance.uniform(5.0, 20.0), self._beat)
         self.wake()
 
     def _wire_of(self, identity: Identity) -> None:
@@ -297,6 +298,7 @@ class SimNode:
     def stop(self) -> None:
         """Kill the agent, as a power failure would: held changes are lost."""
         assert self.db is not None
+        self._count_heartbeats()
         self._life += 1
         self.is_on = False
         self._count_writes()
@@ -353,9 +355,8 @@ class SimNode:
         if self.db._waiting and not self._is_flushing:
             self._is_flushing = True
             self.after(1.0, self._flush)
-        if self.db.has_reports.is_set() and not self._is_sending:
-            self._is_sending = True
-            self.after(0.02, self._send)
+        if self.db.has_reports.is_set():
+            self._plan_send(0.02)
 
     def _flush(self) -> None:
         assert self.db is not None
@@ -370,6 +371,11 @@ class SimNode:
         self._plan_writes()
         # The agent does this each minute; without reports it writes nothing.
         self.after(60.0 if self.db.has_more() or self.kind == "minute" else 900.0, self._clean)
+
+    def _forget(self) -> None:
+        self.runs.forget()
+        self._plan_writes()
+        self.after(3600.0, self._forget)
 
     # Connection.
 
@@ -392,15 +398,23 @@ class SimNode:
         self._plan_writes()
 
     def _count_heartbeats(self) -> None:
-        """Count the heartbeats since the last report that were not simulated."""
-        transport = self.wire.transport
-        if not self.link.is_connected or transport.is_cut or self._hub.is_away:
+        """Count the heartbeats since the last report that were not simulated.
+
+        A health report goes with the next heartbeat, so that every tenth or so has one. On a busy
+        node, it goes with other reports.
+        """
+        if not self.link.is_connected or self.wire.is_cut or self._hub.is_away:
             return
+        now_s = self.clock.monotonic_s()
         every_s = self.node.schedule.settings.heartbeat_s + 1.5
-        beats = math.ceil((self.clock.monotonic_s() - self._last_sent_s) / every_s) - 1
-        up, down = transport.heartbeat
-        if beats > 0 and up:
-            transport.traffic.add_exchange(up, down, beats)
+        beats = max(0, math.ceil((now_s - self._last_sent_s) / every_s) - 1)
+        reports = int((now_s - self._last_health_s) / _HEALTH_EVERY_S)
+        self._last_health_s += reports * _HEALTH_EVERY_S
+        if reports > beats:
+            self.node.report(_HEALTH)
+            reports = beats
+        self.wire.count_heartbeats(HEALTH, reports)
+        self.wire.count_heartbeats(EMPTY, beats - reports)
 
     def _follow(self) -> None:
         try:
@@ -417,19 +431,30 @@ class SimNode:
     def _deliver(self, order: api.Order | None) -> None:
         if order is None:
             self._stream = None
+            # The agent notices at its next heartbeat.
+            self._plan_send(self._chance.uniform(1.0, 30.0))
         elif self.is_on:
             self.link._dispatch(order)
             self.wake()
 
     def _beat(self) -> None:
+        """Send a heartbeat with a health report and one without, so that the costs are known."""
         if not self._is_sending:
             self._send()
+            self.node.report(_HEALTH)
+            self._send()
+            self._send()
         self.after(self._heartbeat_every_s, self._beat)
+
+    def _plan_send(self, seconds: float) -> None:
+        if self.is_on and not self._is_sending:
+            self._is_sending = True
+            self.after(seconds, self._send)
 
     def cut(self) -> None:
         """Cut the node's link to the orchestrator; its agent goes on."""
         self._count_heartbeats()
-        self.wire.transport.is_cut = True
+        self.wire.is_cut = True
         self.link.is_connected = False
         if self._stream is not None:
             self._stream.cancel()
@@ -437,11 +462,9 @@ class SimNode:
 
     def mend(self) -> None:
         """Mend the link; the agent notices at its next try."""
-        self.wire.transport.is_cut = False
-        self._last_sent_s = self.clock.monotonic_s()
-        if self.is_on and not self._is_sending:
-            self._is_sending = True
-            self.after(self._chance.uniform(1.0, 30.0), self._send)
+        self.wire.is_cut = False
+        self._last_sent_s = self._last_health_s = self.clock.monotonic_s()
+        self._plan_send(self._chance.uniform(1.0, 30.0))
 
     # What happens on the node.
 
@@ -477,10 +500,6 @@ class SimNode:
             self.bytes_written += written_bytes() - before
             self._plan_writes()
 
-    def _report_health(self) -> None:
-        self.node.report(_HEALTH)
-        self.after(_HEALTH_EVERY_S, self._report_health)
-
     # Costs.
 
     def _count_writes(self) -> None:
@@ -494,6 +513,9 @@ class SimNode:
     def costs(self) -> dict[str, float]:
         """Return what the node has cost so far."""
         self._count_writes()
+        if self.is_on:
+            self._count_heartbeats()
+            self._last_sent_s = self.clock.monotonic_s()
         if self._stream is not None:
             # Count the heartbeats of the open stream.
             self._stream.cancel()

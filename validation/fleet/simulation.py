@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import random
 import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from skyhop.errors import SkyhopError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop_testbed import api
 from skyhop_testbed.orchestrator import accounts, jobs, nodes
-from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
-from skyhop_testbed.store.tables import run
-from skyhop_testbed.words import Role
+from skyhop_testbed.orchestrator.handlers import put_config
+from skyhop_testbed.orchestrator.request_context import (
+    ITSELF,
+    Caller,
+    ConflictError,
+    RequestContext,
+)
+from skyhop_testbed.store.tables import audit, event, job, preemption, run, task, trigger_log
+from skyhop_testbed.words import ENDED, Role, State
 from validation.fleet.events import BEGIN_NS, EventClock, S
 from validation.fleet.node import SimNode
-from validation.fleet.transport import Hub, TimedOrchestrator
+from validation.fleet.transport import Hub, Work
 
 DAY_S = 86_400.0
-_USER = Caller("ann", Role.USER)
-_SHARES = {"minute": 0.01, "six hours": 0.25, "trigger": 0.1, "server": 0.02, "client": 0.06}
+_NODES_PER_USER = 10
+_SHARES = {"minute": 0.005, "six hours": 0.25, "trigger": 0.1, "server": 0.02, "client": 0.06}
 """Shares of the kinds of nodes; the others have a run per hour."""
 _TICK_S = 3600.0
 _TELEMETRY_S, _TELEMETRY_EVERY_S = DAY_S, 10.0
@@ -41,9 +49,11 @@ class World:
     days: float
     seed: int = 1
     kinds: tuple[str, ...] = ()
-    """Kinds of the nodes; empty for the shares of `_SHARES`."""
-    heartbeat_every_s: float = 6 * 3600.0
-    """Interval of the heartbeats that are simulated; those between are counted with its size."""
+    """Kinds of the first nodes, the others have a run per hour; empty for `_SHARES`."""
+    retention_days: float = 0.0
+    """Time for which the orchestrator keeps ended runs and logs; 0 for its default."""
+    heartbeat_every_s: float = 12 * 3600.0
+    """Interval of the heartbeats that are simulated; those between are counted with their costs."""
 
 
 @dataclass
@@ -55,6 +65,16 @@ class Costs:
     per_day: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Size:
+    """Size of the orchestrator's database at the end of a day."""
+
+    day: float
+    file_bytes: int
+    rows: dict[str, int]
+    """Number of rows by the table's name."""
+
+
 @dataclass
 class Outcome:
     """Measurements of a simulation."""
@@ -62,10 +82,16 @@ class Outcome:
     world: World
     kinds: list[Costs]
     runs: dict[str, int] = field(default_factory=dict)
-    """Number of runs by their state at the orchestrator."""
-    orchestrator: dict[str, float] = field(default_factory=dict)
-    longest_at: str = ""
+    """Number of runs by their state, of those that the orchestrator still has."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Number of runs whose time is over by the number of their ends, `lost` aside."""
+    work: dict[str, Work] = field(default_factory=dict)
+    """The orchestrator's write transactions by the work for which they were made."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Heartbeats that were counted without a call of the orchestrator, by their kind."""
+    sizes: list[Size] = field(default_factory=list)
     wall_s: float = 0.0
+    cpu_s: float = 0.0
     events: int = 0
     memory_bytes: int = 0
     outages: int = 0
@@ -86,18 +112,22 @@ class Fleet:
         self.world, self._say, self._directory = world, say, directory
         self.clock = EventClock()
         self._chance = random.Random(world.seed)
-        self.hub = Hub(self._open_orchestrator, self.clock)
+        self.hub = Hub(directory / "orchestrator", self.clock)
         self.nodes: dict[str, SimNode] = {}
         self.outages = 0
         self._telemetry: dict[str, float] = {}
         self._at_jobs = 0
+        self._sizes: list[Size] = []
 
-    def _open_orchestrator(self) -> TimedOrchestrator:
-        return TimedOrchestrator(self._directory / "orchestrator", ["localhost"], clock=self.clock)
+    def run(self, most_s: float = math.inf) -> Outcome:
+        """Simulate all days; return what was measured.
 
-    def run(self) -> Outcome:
-        """Simulate all days; return what was measured."""
-        began = time.perf_counter()
+        The last day is the one in which the simulation has taken `most_s` seconds.
+        """
+        began, began_cpu_s = time.perf_counter(), time.process_time()
+        # Most objects, such as runs and schedules, live for days: looking at them often is no use.
+        gc.set_threshold(50_000, 20, 50)
+        self._set_retention()
         self._make_nodes()
         self._submit_jobs()
         self._plan_events()
@@ -106,9 +136,19 @@ class Fleet:
         while passed_s < days_s:
             passed_s = min(passed_s + DAY_S, days_s)
             events += self.clock.run_until(BEGIN_NS + round(passed_s * S))
-            took_s = time.perf_counter() - began
-            self._say(f"day {passed_s / DAY_S:g}: {events:,} events, {took_s:.0f} s")
-        outcome = self._outcome(events, time.perf_counter() - began)
+            self._sizes.append(self._size(passed_s / DAY_S))
+            took_s, took_cpu_s = time.perf_counter() - began, time.process_time() - began_cpu_s
+            self._say(
+                f"day {passed_s / DAY_S:g}: {events:,} events, {took_s:.0f} s ({took_cpu_s:.0f} s "
+                "of CPU time)"
+            )
+            if took_s > most_s:
+                break
+        self.world = replace(self.world, days=passed_s / DAY_S)
+        outcome = self._outcome()
+        outcome.events = events
+        outcome.wall_s = time.perf_counter() - began
+        outcome.cpu_s = time.process_time() - began_cpu_s
         self.close()
         return outcome
 
@@ -119,15 +159,23 @@ class Fleet:
                 each.stop()
         self.hub.orchestrator.close()
 
+    def _set_retention(self) -> None:
+        if self.world.retention_days:
+            kept_s = self.world.retention_days * DAY_S
+            changed: api.Document = {"run_retention_s": kept_s, "log_retention_s": kept_s}
+            with self.hub.orchestrator.writing(ITSELF) as ctx:
+                put_config(ctx, changed)
+
     # Nodes and jobs.
 
     def _make_nodes(self) -> None:
         kinds = [*self._kinds()]
         with self.hub.orchestrator.writing(ITSELF) as ctx:
-            accounts.put_user(ctx, api.PutUser(name="ann", role="user"))
             for place, kind in enumerate(kinds):
+                owner = _owner(f"n{place}")
+                accounts.put_user(ctx, api.PutUser(name=owner, role="user"))
                 address = "192.0.2.1" if kind == "server" else ""
-                nodes.put(ctx, api.PutNode(name=f"n{place}", owner="ann", address=address))
+                nodes.put(ctx, api.PutNode(name=f"n{place}", owner=owner, address=address))
         for place, kind in enumerate(kinds):
             name = f"n{place}"
             self.nodes[name] = SimNode(
@@ -146,6 +194,9 @@ class Fleet:
         yield from self.world.kinds
         count = self.world.agents
         left = count - len(self.world.kinds)
+        if self.world.kinds:
+            yield from ["hour"] * left
+            return
         for kind, share in _SHARES.items():
             of_kind = max(1, round(share * count)) if count > len(_SHARES) else 1
             for _ in range(min(of_kind, left)):
@@ -181,8 +232,12 @@ class Fleet:
         end_s = (BEGIN_NS // S) + (self.world.days + 2) * DAY_S
         return datetime.fromtimestamp(end_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def _submit(self, node: str, job: str, when: str, length: str, server: str = "") -> bool:
-        """Submit a job of one node; return whether the node was free."""
+    def _submit(self, node: str, job: str, when: str, length: str, server: str = "") -> None:
+        """Submit a job of one node.
+
+        Raises:
+            SkyhopError: the orchestrator refuses the job.
+        """
         run_lines = 'client = ["true"]\n' + ('serve = ["true"]\n' if server else "")
         text = (
             f'id = "{job}-{node}"\nnodes = ["{node}"]\nlength = "{length}"\n'
@@ -191,12 +246,8 @@ class Fleet:
         )
         orchestrator = self.hub.orchestrator
         orchestrator.what = "submission of a job"
-        try:
-            with orchestrator.writing(_USER) as ctx:
-                jobs.submit(ctx, text, {}, orchestrator.objects)
-        except SkyhopError:
-            return False
-        return True
+        with orchestrator.writing(Caller(_owner(node), Role.USER)) as ctx:
+            jobs.submit(ctx, text, {}, orchestrator.objects)
 
     # What happens.
 
@@ -212,7 +263,7 @@ class Fleet:
                 clock.after(1.0, partial(self._record, node))
                 clock.after(_TELEMETRY_S, partial(self._note_costs, node))
         if self.world.days >= 1:
-            clock.after(self.world.days * DAY_S * 0.45, self._stop_orchestrator)
+            clock.after(min(0.45 * self.world.days, 2.45) * DAY_S, self._stop_orchestrator)
         clock.after(3600.0, self._submit_at)
 
     def _tick(self) -> None:
@@ -258,7 +309,9 @@ class Fleet:
                 self.clock.now_ns() // S + self._chance.randrange(600, 200_000), UTC
             )
             when = f'at = "{at.strftime("%Y-%m-%dT%H:%M:%SZ")}"\nend = "{self._end()}"'
-            self._submit(node, f"a{self._at_jobs}", when, "3 min")
+            # The node may have another run then.
+            with suppress(ConflictError):
+                self._submit(node, f"a{self._at_jobs}", when, "3 min")
         self.clock.after(self._chance.expovariate(self.world.agents / 10 / DAY_S), self._submit_at)
 
     def _note_costs(self, node: SimNode) -> None:
@@ -297,31 +350,33 @@ class Fleet:
 
     # Outcome.
 
-    def _outcome(self, events: int, wall_s: float) -> Outcome:
+    def _outcome(self) -> Outcome:
         by_kind: dict[str, list[dict[str, float]]] = defaultdict(list)
         for node in self.nodes.values():
             by_kind[node.kind].append(node.costs())
-        made = self.hub.orchestrator
-        with made.reading(ITSELF) as ctx:
+        with self.hub.orchestrator.reading(ITSELF) as ctx:
             rows = ctx.all(sa.select(run.c.state, sa.func.count().label("n")).group_by(run.c.state))
-        files = (self._directory / "orchestrator").glob("testbed.sqlite*")
+            ends = _ends(ctx)
         return Outcome(
             self.world,
             [self._mean(kind, found) for kind, found in by_kind.items()],
             runs={row["state"]: row["n"] for row in rows},
-            orchestrator={
-                "longest_s": made.longest_s,
-                "busy_s": made.busy_s,
-                "transactions": made.transactions,
-                "bytes_written": made.bytes_written,
-                "file_bytes": sum(each.stat().st_size for each in files),
-            },
-            longest_at=made.longest_at,
-            wall_s=wall_s,
-            events=events,
+            ends=ends,
+            work=dict(self.hub.work),
+            counted=self.hub.counted,
+            sizes=self._sizes,
             memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             outages=self.outages,
         )
+
+    def _size(self, day: float) -> Size:
+        files = (self._directory / "orchestrator").glob("testbed.sqlite*")
+        with self.hub.orchestrator.reading(ITSELF) as ctx:
+            rows = {
+                table.name: int(ctx.scalar(sa.select(sa.func.count()).select_from(table)))
+                for table in (run, event, task, job, trigger_log, preemption, audit)
+            }
+        return Size(day, sum(each.stat().st_size for each in files), rows)
 
     def _mean(self, kind: str, found: list[dict[str, float]]) -> Costs:
         days = self.world.days
@@ -331,3 +386,24 @@ class Fleet:
         # The size of the file is not per day.
         mean["file_bytes"] *= days
         return Costs(kind, len(found), mean)
+
+
+def _owner(node: str) -> str:
+    """Return the user who owns a node and submits its jobs."""
+    return f"u{int(node[1:]) // _NODES_PER_USER}"
+
+
+def _ends(ctx: RequestContext) -> dict[int, int]:
+    """Return the number of runs, by the number of their ends, whose time is over for an hour."""
+    final = [state.value for state in ENDED if state is not State.LOST]
+    is_end = (event.c.run == run.c.id) & event.c.applied & event.c.state.in_(final)
+    over = run.c.end_ns < ctx.now_ns - 3600 * S
+    ends = (
+        sa.select(sa.func.count(event.c.id).label("ends"))
+        .select_from(run.join(event, is_end, isouter=True))
+        .where(over, run.c.state != State.LOST)
+        .group_by(run.c.id)
+        .subquery()
+    )
+    rows = ctx.all(sa.select(ends.c.ends, sa.func.count().label("runs")).group_by(ends.c.ends))
+    return {row["ends"]: row["runs"] for row in rows}

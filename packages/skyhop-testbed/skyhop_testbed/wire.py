@@ -39,7 +39,8 @@ _SILENCE_S = HEARTBEAT_S + 10.0
 _IDLE_S = 60.0
 """Time in s for which an idle connection is kept; the server keeps it longer."""
 _LONGEST_LINE = 80_000_000
-_PACKED_FROM_BYTES = 300
+PACKED_FROM_BYTES = 300
+"""Length of a body above which `call` compresses it if it may."""
 
 
 def client_context(authority_pem: bytes, identity_pem: bytes | None = None) -> ssl.SSLContext:
@@ -144,7 +145,7 @@ class Wire:
         with _translated():
             built = self._request(operation, request, timeout_s)
             is_read = self.peer.highest >= PACKING_SINCE
-            if is_packed and is_read and len(built.content) > _PACKED_FROM_BYTES:
+            if is_packed and is_read and len(built.content) > PACKED_FROM_BYTES:
                 headers = {"content-type": "application/json", "content-encoding": PACKING}
                 built = self._http.build_request(
                     built.method,
@@ -187,6 +188,16 @@ class Wire:
         timeout_s: float,
         pieces: Iterator[bytes] | None = None,
     ) -> httpx.Request:
+        path, values = self._path_and_values(operation, request)
+        more: dict[str, Any] = {"params": values} if operation.has_query else {"json": values}
+        if pieces is not None:
+            more = {"content": pieces}
+        return self._http.build_request(operation.method, path, timeout=timeout_s, **more)
+
+    def _path_and_values(
+        self, operation: Operation[Q, Any], request: Q
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the path of a request, and the fields that are not in the path."""
         values = request.model_dump(mode="json", by_alias=True, exclude_unset=True)
         for name, protocol in fields_since(type(request)).items():
             # An orchestrator refuses a request with a field that it does not know.
@@ -198,10 +209,7 @@ class Wire:
             if not value or "/" in value or value in (".", ".."):
                 raise ApiError(ErrorKind.NOT_FOUND, f"there is no {name} {value[:40]}".rstrip())
             path = path.replace(f"{{{name}}}", quote(value, safe=""))
-        more: dict[str, Any] = {"params": values} if operation.has_query else {"json": values}
-        if pieces is not None:
-            more = {"content": pieces}
-        return self._http.build_request(operation.method, path, timeout=timeout_s, **more)
+        return path, values
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

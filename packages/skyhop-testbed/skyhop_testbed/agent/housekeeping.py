@@ -31,7 +31,7 @@ _RETENTION_DAYS = 2
 _TIDY_EVERY_S = 600.0
 _RENEW_EVERY_S = 3600.0
 _PREFETCH_EVERY_S = 60.0
-_CLEAN_EVERY_S = 60.0
+_CLEAN_EVERY_S, _FORGET_EVERY_S = 60.0, 3600.0
 
 
 class Housekeeping:
@@ -75,6 +75,8 @@ class Housekeeping:
             node.db.trim_outbox()
             self._runs.clean()
             self._clean_inputs()
+        if self._due.is_due("forget", _FORGET_EVERY_S):
+            self._runs.forget()
         if self._due.is_due("renew", _RENEW_EVERY_S):
             self._in_background("renewal", self._renew)
         if self._due.is_due("tidy", _TIDY_EVERY_S):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 
 from skyhop_testbed.agent.agent_db import Durability
 from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
@@ -16,23 +16,42 @@ from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.words import ENDED, Reason, Side, State
 
 _S = 1_000_000_000
-FORGET_NS = 7 * 86_400 * _S
+_DAY_NS = 86_400 * _S
+_FENCE = "fence"
+"""Name under which earlier agents kept their last fencing token."""
+FORGET_NS = 7 * _DAY_NS
 """Time for which an ended run stays in the database after it has left the schedule, so that it is
 not started again.
 """
 
 
 class LocalRuns:
-    """All runs of this node, from the schedule and from triggers and tasks, by `LocalRun.key`."""
+    """All runs of this node, from the schedule and from triggers and tasks, by `LocalRun.key`.
+
+    A node with a run per minute has ten thousand ended runs: what happens each second looks at the
+    unsettled ones only.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node, self._clock = node, node.clock
         self._runs = {local_run.key: local_run for local_run in node.db.local_runs()}
+        self._unsettled = {key: each for key, each in self._runs.items() if not each.settled_ns}
+        """Runs with work left, and some that the main loop has not yet seen settled."""
+        fences = (local_run.fence for local_run in self._runs.values())
+        self._highest_fence = max(int(node.db.get(_FENCE) or 0), *fences, 0)
         self._runners: dict[str, Runner] = {}
 
     def __iter__(self) -> Iterator[LocalRun]:
         # A copy: other threads read while the main loop adds runs.
         return iter([*self._runs.values()])
+
+    def unsettled(self) -> list[LocalRun]:
+        """Return the runs with work left."""
+        return [each for each in [*self._unsettled.values()] if not each.settled_ns]
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys of all runs."""
+        return self._runs.keys()
 
     def get(self, key: str) -> LocalRun | None:
         """Return the run with a key, if there is one."""
@@ -60,9 +79,12 @@ class LocalRuns:
     def known(self) -> Mapping[str, KnownRun]:
         """Return the runs that decisions need: those with work left, and those in the schedule."""
         schedule = self._node.schedule
+        unsettled = {each.key: each for each in self.unsettled()}
+        self._unsettled = unsettled
+        scheduled = {key: self._runs[key] for key in self._runs.keys() & schedule.keys}
         return {
-            local_run.key: KnownRun(
-                local_run.key,
+            key: KnownRun(
+                key,
                 local_run.run,
                 local_run.side,
                 local_run.state,
@@ -71,8 +93,7 @@ class LocalRuns:
                 # A run of a job that has ended is no longer wanted.
                 local_run.is_made and local_run.job in schedule.jobs,
             )
-            for local_run in self
-            if not local_run.settled_ns or local_run.run in schedule.runs
+            for key, local_run in (unsettled | scheduled).items()
         }
 
     def planned(self) -> list[PlannedRun]:
@@ -80,7 +101,7 @@ class LocalRuns:
         schedule = self._node.schedule
         made = [
             PlannedRun.of(local_run.spec, local_run, run=local_run.run)
-            for local_run in self
+            for local_run in self.unsettled()
             if local_run.is_made
             and local_run.run not in schedule.runs
             and local_run.state is State.ARMED
@@ -138,8 +159,11 @@ class LocalRuns:
             after=run.after,
             fault=job.fault,
         )
-        self._runs[local_run.key] = local_run
+        self._add(local_run)
         return local_run
+
+    def _add(self, local_run: LocalRun) -> None:
+        self._runs[local_run.key] = self._unsettled[local_run.key] = local_run
 
     def begin(self, local_run: LocalRun, following: LocalRun | None = None) -> None:
         """Start a run.
@@ -150,11 +174,12 @@ class LocalRuns:
             local_run: the run.
             following: the next run, which waits for the same trigger to fire again.
         """
-        local_run.fence = self._next_fence()
+        self._highest_fence = max(self._clock.now_ns(), self._highest_fence + 1)
+        local_run.fence = self._highest_fence
         local_run.state = State.CLAIMED
         reports = []
         if following is not None:
-            self._runs[following.key] = following
+            self._add(following)
             new = FollowUp(following.run, following.after, following.start_ns, following.end_ns)
             reports.append(run_entry(following, self._clock.now_ns(), {}, new))
         if not self._node.db.save_run(local_run, *reports, also_save=following):
@@ -162,13 +187,9 @@ class LocalRuns:
             return
         self._start_runner(local_run)
 
-    def _next_fence(self) -> int:
-        stored = int(self._node.db.get("fence") or 0)
-        return max(self._clock.now_ns(), stored + 1, *(each.fence + 1 for each in self))
-
     def serve(self, local_run: LocalRun) -> bool:
         """Start the server's side of another node's run; return `False` if the disk is full."""
-        self._runs[local_run.key] = local_run
+        self._add(local_run)
         if not self._node.db.save_run(local_run):
             return False
         self._start_runner(local_run)
@@ -215,22 +236,30 @@ class LocalRuns:
         if is_here and local_run.is_uploaded and self.runner(local_run.key) is None:
             # `stop` is cleared because the traffic of a stopped run is already accounted.
             local_run.is_uploaded, local_run.settled_ns, local_run.stop = False, 0, None
+            self._add(local_run)
             self._node.db.save_run(local_run)
             self._start_runner(local_run)
 
     def clean(self) -> None:
-        """Delete files and rows of runs with no work left."""
+        """Delete files of runs with no work left that the owner's policy keeps no longer."""
         node, now_ns = self._node, self._clock.now_ns()
         self._runners = {key: r for key, r in self._runners.items() if not r.is_done}
-        for key, local_run in [*self._runs.items()]:
-            if not local_run.settled_ns or key in self._runners:
+        keep_ns = node.policy.keep_days * _DAY_NS
+        for directory in node.runs.iterdir():
+            local_run = self._runs.get(directory.name)
+            if local_run is None or not local_run.settled_ns or local_run.key in self._runners:
                 continue
-            old_ns = now_ns - local_run.settled_ns
-            if local_run.is_uploaded and old_ns > node.policy.keep_days * 86_400 * _S:
-                shutil.rmtree(local_run.directory(node.runs), ignore_errors=True)
-            is_expired = now_ns > local_run.keep_until_ns
-            may_go = local_run.run not in node.schedule.runs and old_ns > FORGET_NS
-            if may_go and (local_run.is_uploaded or is_expired or not local_run.starts):
+            if local_run.is_uploaded and now_ns - local_run.settled_ns > keep_ns:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Delete rows and files of runs that ended too long ago."""
+        node, now_ns = self._node, self._clock.now_ns()
+        for key, local_run in [*self._runs.items()]:
+            if not 0 < local_run.settled_ns < now_ns - FORGET_NS or key in self._runners:
+                continue
+            may_go = local_run.is_uploaded or now_ns > local_run.keep_until_ns
+            if local_run.run not in node.schedule.runs and (may_go or not local_run.starts):
                 shutil.rmtree(local_run.directory(node.runs), ignore_errors=True)
                 node.db.delete_run(local_run)
                 del self._runs[key]

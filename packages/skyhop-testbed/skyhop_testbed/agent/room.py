@@ -71,14 +71,15 @@ class Room:
 
         It looks at directories of runs with work left only: a node may have ten thousand others.
         """
-        known = self._sizes
-        if len(known) > 2 * len([*self._runs]):
-            keys = {each.key for each in self._runs}
-            self._sizes = known = {key: size for key, size in known.items() if key in keys}
-        return sum(
-            known[each.key] if each.settled_ns and each.key in known else self._taken(each)
-            for each in [*self._runs]
-        )
+        runs, unsettled = self._runs, self._runs.unsettled()
+        for key in self._sizes.keys() - runs.keys():
+            self._sizes.pop(key, None)
+        for key in runs.keys() - self._sizes.keys():
+            local_run = runs.get(key)
+            if local_run is not None and local_run.settled_ns:
+                self._taken(local_run)
+        settled = sum([*self._sizes.values()]) - sum(self._sizes.get(r.key, 0) for r in unsettled)
+        return settled + sum(self._taken(each) for each in unsettled)
 
     def _taken(self, local_run: LocalRun) -> int:
         if local_run.state in _WRITING:

@@ -104,7 +104,7 @@ class RunSignals:
         """Accept waiting programs, and send them the lines of a new sample; called each second.
 
         Args:
-            runs: all runs of the node; sockets of those that an earlier agent left are opened.
+            runs: runs with work left; sockets of those that an earlier agent left are opened.
             directory: directory of all runs.
             policy: the owner's policy.
             sample: the newest sample; `None` if there is no new one.

@@ -10,13 +10,14 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from skyhop.errors import InputError
 from skyhop_testbed import differences
-from skyhop_testbed.agent.deciding import PlannedRun
+from skyhop_testbed.agent.deciding import PlannedRun, key_of
 from skyhop_testbed.api import OrderKind
 from skyhop_testbed.differences import JOB, MODE, POLICY, RUN, SETTINGS
 from skyhop_testbed.job import first_fault
@@ -28,7 +29,7 @@ from skyhop_testbed.schedule import (
     ScheduledJob,
     ScheduledRun,
 )
-from skyhop_testbed.words import ScavengerMode
+from skyhop_testbed.words import ScavengerMode, Side
 
 _LARGEST_BYTES = 64_000_000
 M = TypeVar("M", bound=BaseModel)
@@ -65,6 +66,11 @@ class Schedule:
     policy: Mapping[str, object] = field(default_factory=dict)
     mode: ScavengerMode = ScavengerMode.AUTO
     settings: NodeSettings = field(default_factory=NodeSettings)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Keys of both sides of all runs (`LocalRun.key`)."""
+        return frozenset(key_of(run, side) for run in self.runs for side in Side)
 
 
 def verified(orders_key: bytes, node: str, body: bytes, signature: bytes, kind: type[M]) -> M:

@@ -278,4 +278,4 @@ class Agent:
 
     def _serve_signals(self, sample: Sample | None) -> None:
         node = self._node
-        self._signals.serve(self._runs, node.runs, node.policy, sample)
+        self._signals.serve(self._runs.unsettled(), node.runs, node.policy, sample)

@@ -41,7 +41,7 @@ class TriggerRuns:
         """Evaluate the triggers of armed runs, and start the runs of those that fired."""
         armed = {
             local_run.job: local_run
-            for local_run in self._runs
+            for local_run in self._runs.unsettled()
             if local_run.state is State.ARMED and local_run.side is Side.CLIENT
         }
         self._triggers.follow({job: local_run.spec for job, local_run in armed.items()})

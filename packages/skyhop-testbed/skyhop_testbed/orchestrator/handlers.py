@@ -60,6 +60,15 @@ READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that modify the database, by the operation's name."""
 
+PREPARING: dict[str, Callable[[RequestContext, Any], Any]] = {
+    api.SUBMIT_JOB.name: lambda ctx, a: jobs.check_new(ctx, a.toml),
+    api.MODIFY_JOB.name: lambda ctx, a: jobs.check_changed(ctx, a.job, a.toml),
+}
+"""Long work before a handler that modifies the database, by the operation's name.
+
+It has a transaction of its own, which only reads; its result is `RequestContext.prepared`.
+"""
+
 FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path | StoredFile]] = {}
 """Handlers of downloads, which return the file, by the operation's name."""
 
@@ -102,7 +111,12 @@ def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller,
         with orchestrator.writing(caller) as ctx:
             ctx.audit(operation.name, target_of(dict(request)))
         return done
+    prepared = None
+    if operation.name in PREPARING:
+        with orchestrator.reading(caller) as ctx:
+            prepared = PREPARING[operation.name](ctx, request)
     with orchestrator.writing(caller) as ctx:
+        ctx.prepared = prepared
         done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
         if operation.is_audited:
             own = operation.name in _OF_CALLER
@@ -344,13 +358,15 @@ def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) ->
 @writing(api.SUBMIT_JOB)
 def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
     of.check_room()
-    return jobs.submit(ctx, request.toml, request.files, of.objects)
+    return jobs.submit(ctx, request.toml, request.files, of.objects, found=ctx.prepared)
 
 
 @writing(api.MODIFY_JOB)
 def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
     of.check_room()
-    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
+    return jobs.modify(
+        ctx, request.job, request.toml, request.files, of.objects, found=ctx.prepared
+    )
 
 
 @writing(api.DROP_FILES)

@@ -1,9 +1,14 @@
-"""Jobs: parse, check against the calendar, and accept or reject within one transaction."""
+"""Jobs: parse, check against the calendar, and accept or reject.
+
+Conflicts are searched in a transaction that only reads. The one that writes searches among the
+reservations that have come since.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +23,7 @@ from skyhop_testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
 from skyhop_testbed.keys import write_private
 from skyhop_testbed.orchestrator import access, quotas, runs
 from skyhop_testbed.orchestrator.agents import agent_of
-from skyhop_testbed.orchestrator.planning import bookings, plan_runs, spec_of
+from skyhop_testbed.orchestrator.planning import Reservations, bookings, plan_runs, spec_of
 from skyhop_testbed.orchestrator.request_context import (
     ConflictError,
     DeniedError,
@@ -48,8 +53,36 @@ def read(text: str) -> Job:
     return spec
 
 
-def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Findings:
-    """Return the reservations that conflict with a job, and the first time without conflict.
+@dataclass(frozen=True)
+class Checked:
+    """Job that was checked against the calendar as it was at a time.
+
+    The search for conflicts may take long. It needs no write transaction: the one that accepts the
+    job looks at the reservations that have come since.
+    """
+
+    spec: Job
+    at_ns: int
+    """Time of the check, which counts as the job's submission."""
+    without: str
+    """Id of the job to be replaced, whose reservations are ignored; "" for none."""
+    reservations: Reservations
+    """Reservations of the job's nodes at that time."""
+    findings: Findings
+
+    def since(self, ctx: RequestContext) -> Findings:
+        """Return the conflicts with reservations that have come since.
+
+        The job to be replaced is closed by then; its run in progress is such a reservation.
+        """
+        others, booked = bookings(ctx, _nodes_of(self.spec), known=self.reservations)
+        if not others and not booked:
+            return Findings((), 0, None)
+        return check(Plan("", self.spec, self.at_ns), others, booked, now_ns=self.at_ns)
+
+
+def checked(ctx: RequestContext, spec: Job, *, without: str = "") -> Checked:
+    """Check a job: search for conflicts, and for the first time without conflict.
 
     Args:
         ctx: the request.
@@ -60,9 +93,25 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
         InputError: a node does not exist, or the server has no address.
         DeniedError: the job is not permitted to this user.
     """
+    _check_permitted(ctx, spec)
+    found = bookings(ctx, _nodes_of(spec), without=without)
+    findings = check(Plan("", spec, ctx.now_ns), *found, now_ns=ctx.now_ns)
+    return Checked(spec, ctx.now_ns, without, found, findings)
+
+
+def _nodes_of(spec: Job) -> list[str]:
+    return [*spec.nodes, *([spec.server] if spec.server else [])]
+
+
+def _check_permitted(ctx: RequestContext, spec: Job) -> None:
+    """Check that a job's nodes exist and understand it, and that the caller may have it.
+
+    Raises:
+        InputError, DeniedError: as for `checked`.
+    """
     if spec.kernel.is_needed and ctx.caller.role not in (Role.ADMIN, Role.USER_PRIV):
         raise DeniedError('[kernel] is for users with the role "user-priv"')
-    wanted = [*spec.nodes, *([spec.server] if spec.server else [])]
+    wanted = _nodes_of(spec)
     known = set(ctx.connection.scalars(sa.select(node.c.name).where(node.c.name.in_(wanted))))
     for name in wanted:
         if name not in known:
@@ -71,8 +120,6 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
     if spec.server and not _address(ctx, spec.server):
         raise InputError(f"server: {spec.server} has no address; its owner gives it one")
     _check_trigger(ctx, spec)
-    others, booked = bookings(ctx, wanted, without=without)
-    return check(Plan("", spec, ctx.now_ns), others, booked, now_ns=ctx.now_ns)
 
 
 def _check_trigger(ctx: RequestContext, spec: Job) -> None:
@@ -116,7 +163,7 @@ def check_job(ctx: RequestContext, text: str) -> Check:
     spec = read(text)
     old = _active_job_id(ctx, spec.id)
     quotas.check_job(ctx, spec, ctx.caller.name, replaces=bool(old))
-    findings = find_conflicts(ctx, spec, without=old)
+    findings = checked(ctx, spec, without=old).findings
     return Check(
         job=spec.id,
         kind=spec.when.kind,
@@ -128,6 +175,20 @@ def check_job(ctx: RequestContext, text: str) -> Check:
     )
 
 
+def check_new(ctx: RequestContext, text: str) -> Checked:
+    """Check a job before `submit`, in a transaction that only reads.
+
+    Raises:
+        ConflictError, QuotaError, InputError, DeniedError: as for `submit`.
+    """
+    spec = read(text)
+    _check_name(ctx, spec)
+    quotas.check_job(ctx, spec, ctx.caller.name)
+    found = checked(ctx, spec)
+    _refuse(ctx, found.findings)
+    return found
+
+
 def submit(
     ctx: RequestContext,
     text: str,
@@ -135,21 +196,33 @@ def submit(
     objects: Path,
     *,
     owner: str | None = None,
+    found: Checked | None = None,
 ) -> SubmittedJob:
     """Accept a job, and plan its runs.
+
+    Args:
+        ctx: the request.
+        text: the job file.
+        files: contents of the job's input files by their names.
+        objects: directory of all input files.
+        owner: the job's owner, if it is not the caller.
+        found: result of the job's check in an earlier transaction; by default it is checked now.
 
     Raises:
         ConflictError: other jobs have reserved the nodes; nothing is written.
         QuotaError: the owner or a node has used up a quota.
         InputError, DeniedError: the job is invalid, or not permitted to this user.
     """
-    spec = read(text)
+    spec = read(text) if found is None else found.spec
     owner = owner or ctx.caller.name
-    if _active_job_id(ctx, spec.id):
-        raise InputError(f"job {spec.id}: you have an active job of this name; cancel or modify it")
+    _check_name(ctx, spec)
     quotas.check_job(ctx, spec, owner)
-    findings = find_conflicts(ctx, spec)
-    _refuse(ctx, findings)
+    if found is None:
+        found = checked(ctx, spec)
+        _refuse(ctx, found.findings)
+    else:
+        _check_permitted(ctx, spec)
+        _refuse(ctx, found.since(ctx))
     _check_files(spec, files)
     row: dict[str, Any] = {
         "id": new_id(ctx.now_ns),
@@ -159,7 +232,7 @@ def submit(
         "kind": spec.when.kind.value,
         "overhead": spec.overhead,
         "state": "active",
-        "created_ns": ctx.now_ns,
+        "created_ns": found.at_ns,
         "planned_ns": 0,
         "extend_ns": 0,
     }
@@ -173,29 +246,56 @@ def submit(
     assert kept is not None
     made = plan_runs(ctx, kept)
     values = _columns(kept)
-    return SubmittedJob(**values, runs=len(made), first=_times(findings.first))
+    return SubmittedJob(**values, runs=len(made), first=_times(found.findings.first))
 
 
-def modify(
-    ctx: RequestContext, name: str, text: str, files: Mapping[str, bytes], objects: Path
-) -> SubmittedJob:
-    """Replace a job; runs that have begun continue under the old specification.
+def _check_name(ctx: RequestContext, spec: Job) -> None:
+    if _active_job_id(ctx, spec.id):
+        raise InputError(f"job {spec.id}: you have an active job of this name; cancel or modify it")
+
+
+def check_changed(ctx: RequestContext, name: str, text: str) -> Checked:
+    """Check a job before `modify`, in a transaction that only reads.
 
     Raises:
-        NotFoundError, DeniedError, ConflictError, InputError: as for `submit`.
+        NotFoundError, DeniedError, ConflictError, InputError: as for `modify`.
     """
     old = get(ctx, name)
     access.check_owns_job(ctx, old["owner"], f"job {name}")
     spec = read(text)
     if spec.id != old["name"]:
         raise InputError(f"the file's id is {spec.id}, not {old['name']}")
-    _refuse(ctx, find_conflicts(ctx, spec, without=old["id"]))
+    found = checked(ctx, spec, without=old["id"])
+    _refuse(ctx, found.findings)
+    return found
+
+
+def modify(
+    ctx: RequestContext,
+    name: str,
+    text: str,
+    files: Mapping[str, bytes],
+    objects: Path,
+    *,
+    found: Checked | None = None,
+) -> SubmittedJob:
+    """Replace a job; runs that have begun continue under the old specification.
+
+    `found` is the result of `check_changed` in an earlier transaction; by default it is called now.
+
+    Raises:
+        NotFoundError, DeniedError, ConflictError, InputError: as for `submit`.
+    """
+    old = get(ctx, name)
+    access.check_owns_job(ctx, old["owner"], f"job {name}")
+    if found is None or found.without != old["id"]:
+        found = check_changed(ctx, name, text)
     _close(ctx, old, Reason.JOB_ENDED)
     ctx.execute(
         sa.update(job).where(job.c.id == old["id"]).values(name=f"{old['name']}~{old['id']}")
     )
     # A job that an administrator corrects keeps its owner.
-    return submit(ctx, text, files, objects, owner=old["owner"])
+    return submit(ctx, text, files, objects, owner=old["owner"], found=found)
 
 
 def cancel(ctx: RequestContext, name: str) -> JobInfo:

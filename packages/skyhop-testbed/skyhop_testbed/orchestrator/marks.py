@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from skyhop_testbed.store.tables import config
 
 _RESTORED, _TRUST, _RELEASE = "restored", "trust", "release"
+_MARK = sa.select(config.c.value).where(config.c.key == sa.bindparam("key"))
 
 
 class NodeMarks(TypedDict):
@@ -94,5 +95,5 @@ def _put(connection: Connection, key: str, value: object) -> None:
 
 
 def _get(connection: Connection, key: str) -> object:
-    text = connection.scalar(sa.select(config.c.value).where(config.c.key == key))
+    text = connection.scalar(_MARK, {"key": key})
     return json.loads(text) if text else None

@@ -15,7 +15,7 @@ from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode,
 from skyhop_testbed.fence import check_listen, check_reach
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
-from skyhop_testbed.orchestrator import access, accounts, alerts, runs
+from skyhop_testbed.orchestrator import access, accounts, alerts, runs, statements
 from skyhop_testbed.orchestrator.agents import agent_of
 from skyhop_testbed.orchestrator.reports import (
     HealthReport,
@@ -88,10 +88,14 @@ def get(ctx: RequestContext, name: str) -> sa.RowMapping:
     Raises:
         NotFoundError: there is no such node.
     """
-    row = ctx.first(sa.select(node).where(node.c.name == name))
+    row = ctx.first(statements.NODE, node=name)
     if row is None:
-        raise NotFoundError(f"there is no node {name[:80]}: skyhop testbed nodes lists them")
+        raise _not_found(name)
     return row
+
+
+def _not_found(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no node {name[:80]}: skyhop testbed nodes lists them")
 
 
 def put(ctx: RequestContext, values: PutNode) -> NodeDocument:
@@ -276,8 +280,6 @@ def schedule(ctx: RequestContext, name: str) -> tuple[int, dict[str, Any]]:
 
 def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
     """Return a node's open tasks: requests to start or stop a server for runs of other nodes."""
-    query = sa.select(task, run.c.job, run.c.client, run.c.start_ns, run.c.end_ns).join(run)
-    wanted = (task.c.node == name) & (task.c.state == "open") & (task.c.expires_ns > ctx.now_ns)
     return [
         {
             "task": row["id"],
@@ -290,16 +292,13 @@ def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
             "end_ns": row["end_ns"],
             "job": scheduled_job(ctx, row["job"]).model_dump(mode="json"),
         }
-        for row in ctx.all(query.where(wanted).order_by(task.c.id))
+        for row in ctx.all(statements.TASKS, node=name, now_ns=ctx.now_ns)
     ]
 
 
 def results(ctx: RequestContext, name: str) -> list[Document]:
     """Return, for each run of a client that waits for its server, how the server's start went."""
-    query = sa.select(task, run.c.client).join(run)
-    waiting = (run.c.client == name) & (run.c.state == State.WAITING_SERVER)
-    settled = (task.c.kind == TaskKind.START) & (task.c.state != "open")
-    rows = ctx.all(query.where(waiting, settled).order_by(task.c.id))
+    rows = ctx.all(statements.TASK_RESULTS, node=name)
     return [
         {"run": row["run"], "ready": row["state"] == "done", **json.loads(row["result"])}
         for row in rows
@@ -316,8 +315,9 @@ def report(ctx: RequestContext, events: Sequence[Event]) -> tuple[int, list[Docu
     Returns:
         the node's last sequence number, and the telemetry samples among the events.
     """
-    row = get(ctx, ctx.caller.name)
-    last = row["last_seq"]
+    last = ctx.scalar(statements.LAST_SEQ, node=ctx.caller.name)
+    if last is None:
+        raise _not_found(ctx.caller.name)
     samples: list[Document] = []
     for each in events:
         if each.seq <= last:
@@ -325,13 +325,12 @@ def report(ctx: RequestContext, events: Sequence[Event]) -> tuple[int, list[Docu
         last = each.seq
         try:
             # Only the malformed event is rolled back: later events of the batch still count.
-            with ctx.connection.begin_nested():
+            with ctx.undone_if_raising():
                 samples += _apply_event(ctx, each)
         except _MALFORMED as error:
             what, said = f"report {each.kind[:20]}", f"refused: {str(error)[:300]}"
             ctx.audit(what, f"event {each.seq}", said)
-    values = {"last_seq": last, "last_seen_ns": ctx.now_ns}
-    ctx.execute(sa.update(node).where(node.c.name == row["name"]).values(**values))
+    ctx.execute(statements.NODE_SEEN, node=ctx.caller.name, seq=last, now_ns=ctx.now_ns)
     return last, samples
 
 
@@ -360,9 +359,7 @@ def newest_map(events: Sequence[Event]) -> bytes | None:
 
 def _run(ctx: RequestContext, event: Event) -> None:
     report = RunReport.model_validate_json(event.body)
-    runs.apply_report(ctx, report)
-    row = runs.get(ctx, report.run)
-    state = State(row["state"])
+    row, state = runs.apply_report(ctx, report)
     if not row["server"]:
         return
     if state is State.WAITING_SERVER:
@@ -410,32 +407,26 @@ def _task(ctx: RequestContext, event: Event) -> None:
 def _trigger(ctx: RequestContext, event: Event) -> None:
     report = TriggerReport.model_validate_json(event.body)
     name = report.job
-    chosen = (job_node.c.job == name) & (job_node.c.node == ctx.caller.name)
-    if not ctx.first(sa.select(job_node).where(chosen)):
+    if not ctx.first(statements.NODE_OF_JOB, job=name, node=ctx.caller.name):
         raise InputError("the job of this trigger does not run on this node")
     row = {"job": name, "node": ctx.caller.name, "at_ns": event.at_ns, "fired": report.fired}
-    made = ctx.connection.execute(
-        sa.insert(trigger_log).values(body=_told(report), run=report.run or None, **row)
-    ).inserted_primary_key
-    old = (trigger_log.c.job == name) & (trigger_log.c.node == ctx.caller.name)
+    row |= {"body": _told(report), "run": report.run or None}
+    made = ctx.connection.execute(statements.ADD_EVALUATION, row).inserted_primary_key
     if made is not None:
-        ctx.execute(
-            sa.delete(trigger_log).where(old, trigger_log.c.id < made[0] - _TRIGGER_LOG_ROWS)
-        )
+        oldest = made[0] - _TRIGGER_LOG_ROWS
+        ctx.execute(statements.DELETE_EVALUATIONS, job=name, node=ctx.caller.name, oldest=oldest)
 
 
 def _scavenger(ctx: RequestContext, event: Event) -> None:
     report = ScavengerReport.model_validate_json(event.body)
     row = {"node": ctx.caller.name, "at_ns": event.at_ns, "active": report.active}
-    ctx.execute(sa.insert(preemption).values(body=_told(report), **row))
-    mine = node.c.name == ctx.caller.name
-    ctx.execute(sa.update(node).where(mine).values(scavenger_active=report.active))
+    ctx.execute(statements.ADD_PREEMPTION, body=_told(report), **row)
+    ctx.execute(statements.NODE_SCAVENGER, node=ctx.caller.name, active=report.active)
 
 
 def _health(ctx: RequestContext, event: Event) -> None:
     report = HealthReport.model_validate_json(event.body)
-    mine = node.c.name == ctx.caller.name
-    ctx.execute(sa.update(node).where(mine).values(health=_told(report)))
+    ctx.execute(statements.NODE_HEALTH, node=ctx.caller.name, told=_told(report))
 
 
 def _told(report: Told) -> str:

@@ -56,38 +56,45 @@ def plan_of(row: sa.RowMapping, gone: Iterable[int] = ()) -> Plan:
     return Plan(row["id"], spec_of(row), row["created_ns"], frozenset(gone))
 
 
+Reservations = tuple[list[Plan], list[Booking]]
+"""Jobs as plans, and runs whose time differs from their job's plan as bookings."""
+
+
 def bookings(
-    ctx: RequestContext, nodes: Iterable[str], *, without: str = ""
-) -> tuple[list[Plan], list[Booking]]:
+    ctx: RequestContext,
+    nodes: Iterable[str],
+    *,
+    without: str = "",
+    known: Reservations = ([], []),
+) -> Reservations:
     """Return the reservations of any of these nodes from now on.
 
     Args:
         ctx: the request.
         nodes: names of the nodes.
         without: id of a job whose reservations are ignored.
-
-    Returns:
-        jobs as plans; runs whose time differs from their job's plan as bookings.
+        known: reservations that are left out.
     """
     wanted = sorted(set(nodes))
     chosen = sa.select(job_node.c.job).where(job_node.c.node.in_(wanted))
-    rows = ctx.all(
-        sa.select(job).where(
-            job.c.id.in_(chosen), job.c.state == "active", job.c.overhead, job.c.id != without
-        )
-    )
+    active = job.c.id.in_(chosen) & (job.c.state == "active") & job.c.overhead
+    ignored = {without, *(plan.key for plan in known[0])}
+    # A job with `at` has one run, which may have been moved: its booking counts, not its plan.
+    ids = ctx.all(sa.select(job.c.id, job.c.kind).where(active))
+    single = [row["id"] for row in ids if row["kind"] == JobKind.AT]
+    planned = [r["id"] for r in ids if r["kind"] != JobKind.AT and r["id"] not in ignored]
+    rows = ctx.all(sa.select(job).where(job.c.id.in_(planned))) if planned else []
     gone: dict[str, set[int]] = {row["id"]: set() for row in rows}
     for each in _ended_early(ctx):
         if each["job"] in gone:
             gone[each["job"]].add(each["start_ns"])
     booked = [
         _booking_of(each)
-        for each in _off_plan(ctx)
+        for each in _off_plan(ctx, single)
         if each["job"] != without and {each["client"], each["server"]}.intersection(wanted)
     ]
-    # A job with `at` has one run, which may have been moved: its booking counts, not its plan.
-    plans = [plan_of(row, gone[row["id"]]) for row in rows if row["kind"] != JobKind.AT]
-    return plans, booked
+    plans = [plan_of(row, gone[row["id"]]) for row in rows]
+    return plans, [each for each in booked if each not in known[1]]
 
 
 def _ended_early(ctx: RequestContext) -> list[sa.RowMapping]:
@@ -96,19 +103,25 @@ def _ended_early(ctx: RequestContext) -> list[sa.RowMapping]:
     return ctx.all(sa.select(run.c.job, run.c.start_ns).where(ended, run.c.end_ns > ctx.now_ns))
 
 
-def _off_plan(ctx: RequestContext) -> list[sa.RowMapping]:
+def _off_plan(ctx: RequestContext, single: list[str]) -> list[sa.RowMapping]:
     """Return the overhead runs at a time that no active repeating job's plan has.
 
     These are runs of jobs with `at` or a trigger, and runs of replaced jobs that are in progress. A
     planned run of a trigger reserves nothing.
+
+    Args:
+        ctx: the request.
+        single: ids of the active jobs with `at` whose planned runs are returned.
     """
-    query = sa.select(run).join(job).where(job.c.overhead, run.c.end_ns > ctx.now_ns)
     begun = run.c.state.in_([state.value for state in ACTIVE])
     is_repeated = (job.c.kind == JobKind.CRON) & (job.c.state == "active")
-    # The jobs come first: there are few of them, and they name their runs by an index.
-    single = sa.select(job.c.id).where(job.c.state == "active", job.c.kind == JobKind.AT)
-    planned = run.c.job.in_(single) & (run.c.state == State.PLANNED)
-    return [*ctx.all(query.where(begun, ~is_repeated)), *ctx.all(query.where(planned))]
+    query = sa.select(run).join(job).where(job.c.overhead, begun, ~is_repeated)
+    rows = ctx.all(query.where(run.c.end_ns > ctx.now_ns))
+    if single:
+        # With a limit of their end, or with a subquery, SQLite would read all planned runs.
+        planned = run.c.job.in_(single) & (run.c.state == State.PLANNED)
+        rows += [r for r in ctx.all(sa.select(run).where(planned)) if r["end_ns"] > ctx.now_ns]
+    return rows
 
 
 def _booking_of(row: sa.RowMapping) -> Booking:

@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop_testbed.api import QuotaLine
 from skyhop_testbed.job import Job
+from skyhop_testbed.orchestrator import statements
 from skyhop_testbed.orchestrator.planning import occurrences_ahead
 from skyhop_testbed.orchestrator.request_context import (
     NotFoundError,
     RequestContext,
 )
-from skyhop_testbed.store.tables import job, job_node, node, quota, run, usage, user
+from skyhop_testbed.store.tables import job, job_node, node, quota, usage, user
 from skyhop_testbed.store.usage import KEPT_BYTES, UPLOADED_BYTES
-from skyhop_testbed.words import State
 
 USER, NODE = "user", "node"
 JOBS, RUNS_AHEAD, KEPT, PER_DAY = "jobs", "runs_ahead", "kept_bytes", "upload_bytes_per_day"
@@ -49,8 +49,7 @@ class QuotaError(InputError):
 
 def allowed(ctx: RequestContext, kind: str, name: str, key: str) -> float:
     """Return a quota of a user or a node."""
-    chosen = (quota.c.kind == kind) & (quota.c.name == name) & (quota.c.key == key)
-    own = ctx.connection.scalar(sa.select(quota.c.value).where(chosen))
+    own = ctx.scalar(statements.QUOTA, kind=kind, name=name, key=key)
     return _default(ctx, kind, key) if own is None else float(own)
 
 
@@ -65,23 +64,14 @@ def used(ctx: RequestContext, kind: str, name: str, key: str) -> int:
 
 
 def _jobs(ctx: RequestContext, kind: str, name: str) -> int:
-    query = sa.select(sa.func.count()).select_from(job).where(job.c.state == "active")
-    if kind == USER:
-        query = query.where(job.c.owner == name)
-    else:
-        query = query.where(job.c.id.in_(sa.select(job_node.c.job).where(job_node.c.node == name)))
-    return int(ctx.connection.scalar(query) or 0)
+    query = statements.JOBS_OF_USER if kind == USER else statements.JOBS_OF_NODE
+    return int(ctx.scalar(query, name=name))
 
 
 def _runs_ahead(ctx: RequestContext, kind: str, name: str) -> int:
-    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns >= ctx.now_ns)
-    if kind == USER:
-        mine = sa.select(job.c.id).where(job.c.owner == name, job.c.state == "active")
-        chosen: list[sa.ColumnElement[bool]] = [run.c.job.in_(mine)]
-    else:
-        chosen = [run.c.client == name, run.c.server == name]
-    count = sa.select(sa.func.count()).select_from(run)
-    return sum(int(ctx.connection.scalar(count.where(to_come, each)) or 0) for each in chosen)
+    of_node = (statements.RUNS_AHEAD_OF_CLIENT, statements.RUNS_AHEAD_OF_SERVER)
+    queries = (statements.RUNS_AHEAD_OF_USER,) if kind == USER else of_node
+    return sum(int(ctx.scalar(query, name=name, now_ns=ctx.now_ns)) for query in queries)
 
 
 def _kept(ctx: RequestContext, kind: str, name: str) -> int:
@@ -108,7 +98,14 @@ _USED: Mapping[str, Callable[[RequestContext, str, str], int]] = {
 
 def exceeded(ctx: RequestContext, kind: str, name: str, key: str, added: int = 1) -> str | None:
     """Return, as one line, why `added` more do not fit into a quota; None if they do."""
-    taken, most = used(ctx, kind, name, key), allowed(ctx, kind, name, key)
+    return _why_exceeded(
+        (kind, name, key), used(ctx, kind, name, key), allowed(ctx, kind, name, key), added
+    )
+
+
+def _why_exceeded(of: tuple[str, str, str], taken: int, most: float, added: int = 1) -> str | None:
+    """Return why `added` more do not fit into a quota, which is named by kind, holder and key."""
+    kind, name, key = of
     if taken + added <= most:
         return None
     more = f", and this needs {added:,} more" if added > 1 else ""
@@ -160,9 +157,14 @@ def room_for_runs(ctx: RequestContext, job_id: str) -> int:
 
 def why_not_run(ctx: RequestContext, owner: str, client: str) -> str | None:
     """Return, as one line, why a run's results would not be accepted; None if they would be."""
+    rows = ctx.all(statements.USAGE, user=owner, node=client, today=ctx.now_ns // _DAY_NS)
+    taken = {(row["kind"], row["what"]): row["amount"] for row in rows}
+    rows = ctx.all(statements.QUOTAS, user=owner, node=client)
+    own = {(row["kind"], row["key"]): row["value"] for row in rows}
     for kind, name in ((USER, owner), (NODE, client)):
-        for key in (KEPT, PER_DAY):
-            why = exceeded(ctx, kind, name, key)
+        for key, what in ((KEPT, KEPT_BYTES), (PER_DAY, UPLOADED_BYTES)):
+            most = own.get((kind, key), _default(ctx, kind, key))
+            why = _why_exceeded((kind, name, key), taken.get((kind, what), 0), most)
             if why is not None:
                 return why
     return None

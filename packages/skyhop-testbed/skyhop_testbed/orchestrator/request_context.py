@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +20,8 @@ from skyhop_testbed.store import tables
 from skyhop_testbed.words import Role
 
 _LOG = logging.getLogger(__name__)
+_ALL_SETTINGS = sa.select(tables.config.c.key, tables.config.c.value).order_by(tables.config.c.key)
+_ADD_LINE = sa.insert(tables.audit)
 
 
 class NotFoundError(InputError):
@@ -84,26 +88,47 @@ class RequestContext:
     """Nodes whose schedule changed; listeners are notified after the commit."""
     changed_runs: set[str] = field(default_factory=set)
     """Runs whose document changed; listeners are notified after the commit."""
+    prepared: Any = None
+    """Result of the handler's work in an earlier transaction, which only read."""
     after_commit: list[Callable[[], None]] = field(default_factory=list)
     """Actions to execute once the transaction is committed."""
 
-    def first(self, query: sa.sql.Select[Any]) -> sa.RowMapping | None:
-        """Return the first row of a query, or None."""
-        return self.connection.execute(query).mappings().first()
+    def first(self, query: sa.sql.Select[Any], **values: Any) -> sa.RowMapping | None:
+        """Return the first row of a query, or None; `values` are those of its bound parameters."""
+        return self.connection.execute(query, values).mappings().first()
 
-    def all(self, query: sa.sql.Select[Any]) -> list[sa.RowMapping]:
-        """Return all rows of a query."""
-        return list(self.connection.execute(query).mappings())
+    def all(self, query: sa.sql.Select[Any], **values: Any) -> list[sa.RowMapping]:
+        """Return all rows of a query; `values` are those of its bound parameters."""
+        return list(self.connection.execute(query, values).mappings())
 
-    def execute(self, statement: sa.sql.Executable) -> int:
-        """Execute a statement; return the number of affected rows."""
-        return int(self.connection.execute(statement).rowcount)
+    def scalar(self, query: sa.sql.Select[Any], **values: Any) -> Any:
+        """Return the first column of a query's first row; None if there is no row."""
+        return self.connection.scalar(query, values)
+
+    def execute(self, statement: sa.sql.Executable, **values: Any) -> int:
+        """Execute a statement; return the number of affected rows.
+
+        `values` are those of bound parameters, or of the columns of a row to insert.
+        """
+        return int(self.connection.execute(statement, values).rowcount)
+
+    @contextmanager
+    def undone_if_raising(self) -> Iterator[None]:
+        """Undo what the block has written, but nothing before it, if the block raises an error."""
+        self.connection.exec_driver_sql("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self.connection.exec_driver_sql("ROLLBACK TO part")
+            raise
+        finally:
+            self.connection.exec_driver_sql("RELEASE part")
 
     def audit(self, what: str, target: str, outcome: str = "done") -> None:
         """Add a line to the audit log: caller, action, target and outcome."""
         row = {"who": self.caller.actor, "what": what, "target": target, "outcome": outcome}
         _LOG.info("%s %s %s: %s", *row.values())
-        self.execute(sa.insert(tables.audit).values(at_ns=self.now_ns, **row))
+        self.execute(_ADD_LINE, at_ns=self.now_ns, **row)
 
     def bump_revision(self, nodes: set[str]) -> None:
         """Increment the schedule revision of nodes, so that their agents receive it."""
@@ -119,10 +144,14 @@ class RequestContext:
 
 def settings_of(connection: Connection) -> Settings:
     """Read the settings from the table `config`, with defaults for absent keys."""
-    rows = connection.execute(sa.select(tables.config)).mappings()
-    known = {row["key"]: json.loads(row["value"]) for row in rows}
+    return _settings(tuple((key, value) for key, value in connection.execute(_ALL_SETTINGS)))
+
+
+@lru_cache(maxsize=8)
+def _settings(rows: tuple[tuple[str, str], ...]) -> Settings:
+    """Return the settings of the rows; most requests find the same rows as the one before."""
     names = Settings.__dataclass_fields__
-    return Settings(**{name: value for name, value in known.items() if name in names})
+    return Settings(**{key: json.loads(value) for key, value in rows if key in names})
 
 
 def as_json(value: object) -> str:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop_testbed.api import Document, RunDocument, RunFile, RunInfo
 from skyhop_testbed.ids import is_id
-from skyhop_testbed.orchestrator import access
+from skyhop_testbed.orchestrator import access, statements
 from skyhop_testbed.orchestrator.reports import FollowUp, RunReport
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
@@ -23,8 +23,8 @@ from skyhop_testbed.orchestrator.request_context import (
     as_json,
 )
 from skyhop_testbed.states import Change, allowed
-from skyhop_testbed.store.tables import artefact, event, job, node, run, task
-from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State, TaskKind
+from skyhop_testbed.store.tables import artefact, event, job, run
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
 
 _LOG = logging.getLogger(__name__)
 _SECOND = 1_000_000_000
@@ -49,44 +49,58 @@ def get(ctx: RequestContext, name: str) -> sa.RowMapping:
     Raises:
         NotFoundError: there is no such run.
     """
-    row = ctx.first(sa.select(run).where(run.c.id == name)) if is_id(name) else None
+    row = ctx.first(statements.RUN, name=name) if is_id(name) else None
     if row is None:
         raise NotFoundError(f"there is no run {name[:40]}")
     return row
 
 
-def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
+def apply(
+    ctx: RequestContext, row: sa.RowMapping, change: Change, fence: int | None = None
+) -> State:
     """Apply a state change to a run, and log it as an event; return the resulting state.
 
     A change that the state machine does not allow has no effect and is logged with `applied` false.
     It happens when a node reports on a run that was ended meanwhile.
+
+    Args:
+        ctx: the request.
+        row: the run.
+        change: the change.
+        fence: fencing token of a claim, which the run then has whatever its state.
     """
     before = State(row["state"])
     change = _moved_if_preempted(ctx, row, change) if allowed(before, change.state) else change
     applied = allowed(before, change.state)
+    reason = change.reason.value if change.reason else None
     ctx.execute(
-        sa.insert(event).values(
-            run=row["id"],
-            at_ns=change.at_ns,
-            received_ns=ctx.now_ns,
-            actor=change.actor,
-            state=change.state.value,
-            reason=change.reason.value if change.reason else None,
-            details=as_json(change.details),
-            applied=applied,
-        )
+        statements.ADD_EVENT,
+        run=row["id"],
+        at_ns=change.at_ns,
+        received_ns=ctx.now_ns,
+        actor=change.actor,
+        state=change.state.value,
+        reason=reason,
+        details=as_json(change.details),
+        applied=applied,
     )
     ctx.changed_runs.add(row["id"])
     _LOG.info("run %s %s by %s applied=%s", row["id"], change.state.value, change.actor, applied)
+    new = {key: row[key] for key in ("state", "reason", "end_ns", "fence")}
+    if fence is not None:
+        new["fence"] = fence
+    if applied:
+        new["state"] = change.state.value
+        if reason is not None or change.state in ENDED:
+            new["reason"] = reason
+        if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
+            # The run ended early; the rest of its reserved time is free again.
+            new["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
+    if applied or fence is not None:
+        values = {f"new_{key}": value for key, value in new.items()}
+        ctx.execute(statements.CHANGE_RUN, name=row["id"], **values)
     if not applied:
         return before
-    values: dict[str, str | int | None] = {"state": change.state.value}
-    if change.reason is not None or change.state in ENDED:
-        values["reason"] = change.reason.value if change.reason else None
-    if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
-        # The run ended early; the rest of its reserved time is free again.
-        values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
-    ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(**values))
     if before is State.LOST:
         ctx.bump_revision(nodes_of(row))
     elif change.state in ENDED:
@@ -104,7 +118,7 @@ def _moved_if_preempted(ctx: RequestContext, row: sa.RowMapping, change: Change)
     stopped = change.state in (State.ABORTED, State.SKIPPED) and change.reason in _PREEMPTED
     if not stopped:
         return change
-    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    found = ctx.first(statements.JOB, name=row["job"])
     if found is None or found["kind"] != JobKind.AT or found["state"] != "active":
         return change
     from skyhop_testbed.orchestrator.planning import move_run, soonest_ns
@@ -145,9 +159,8 @@ def claim(ctx: RequestContext, name: str, fence: int, at_ns: int) -> tuple[bool,
         change = Change(ctx.now_ns, State.SKIPPED, ITSELF.actor, Reason.REFUSED, {"text": why})
         apply(ctx, row, change)
         return False, why
-    ctx.execute(sa.update(run).where(run.c.id == name).values(fence=fence))
     details = {"fence": fence, **_clock_of(ctx)}
-    apply(ctx, row, Change(at_ns, State.CLAIMED, ctx.caller.actor, None, details))
+    apply(ctx, row, Change(at_ns, State.CLAIMED, ctx.caller.actor, None, details), fence)
     return True, ""
 
 
@@ -155,12 +168,12 @@ def _why_not_run(ctx: RequestContext, row: sa.RowMapping) -> str | None:
     """Return why the results of a run would not be accepted; None if they would be."""
     from skyhop_testbed.orchestrator.quotas import why_not_run
 
-    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    owner = ctx.scalar(statements.OWNER, name=row["job"])
     return why_not_run(ctx, str(owner), row["client"])
 
 
-def apply_report(ctx: RequestContext, report: RunReport) -> None:
-    """Apply a node's report of a state change.
+def apply_report(ctx: RequestContext, report: RunReport) -> tuple[sa.RowMapping, State]:
+    """Apply a node's report of a state change; return the run's row before it, and its state now.
 
     Raises:
         InputError: the report is invalid, or the node may not report this change.
@@ -182,12 +195,13 @@ def apply_report(ctx: RequestContext, report: RunReport) -> None:
             raise InputError(f"run {row['id']}: invalid fence {str(fence)[:40]}")
         if State(row["state"]) is State.CLAIMED and row["fence"] == fence:
             # The claim was granted already, but the reply did not reach the node.
-            return
-        ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+            return row, State.CLAIMED
+    else:
+        fence = None
     row = _with_trigger_times(ctx, row, change)
     if change.state is State.CLAIMED:
         change = replace(change, details={**change.details, **_clock_of(ctx)})
-    apply(ctx, row, change)
+    return row, apply(ctx, row, change, fence)
 
 
 def clock_off_ms(health: Document) -> float | None:
@@ -203,7 +217,7 @@ def _clock_of(ctx: RequestContext) -> dict[str, float]:
 
     Empty if its clock is accurate.
     """
-    health = ctx.connection.scalar(sa.select(node.c.health).where(node.c.name == ctx.caller.name))
+    health = ctx.scalar(statements.HEALTH, node=ctx.caller.name)
     off_ms = clock_off_ms(json.loads(health or "{}"))
     return {} if off_ms is None else {"clock_offset_ms": off_ms}
 
@@ -281,7 +295,7 @@ def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> RunDocument:
     from skyhop_testbed.orchestrator.planning import move_run, soonest_ns
 
     row = get(ctx, name)
-    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    found = ctx.first(statements.JOB, name=row["job"])
     assert found is not None, "runs are of jobs"
     access.check_owns_job(ctx, found["owner"], f"run {name}")
     if State(row["state"]) is not State.PLANNED:
@@ -300,7 +314,7 @@ def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> RunDocument:
 
 
 def _stop_reason(ctx: RequestContext, row: sa.RowMapping) -> Reason:
-    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    owner = ctx.scalar(statements.OWNER, name=row["job"])
     if ctx.caller.is_admin or owner == ctx.caller.name:
         return Reason.USER
     if any(access.owns_node(ctx, node) for node in (row["client"], row["server"]) if node):
@@ -310,10 +324,7 @@ def _stop_reason(ctx: RequestContext, row: sa.RowMapping) -> Reason:
 
 def end_tasks(ctx: RequestContext, name: str) -> None:
     """Close the open task of a run that starts its server; its stop has to reach the server."""
-    opened = (task.c.run == name) & (task.c.kind == TaskKind.START) & (task.c.state == "open")
-    ctx.execute(
-        sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"}))
-    )
+    ctx.execute(statements.END_TASK, name=name)
 
 
 def skip_planned(ctx: RequestContext, of_job: str, reason: Reason) -> None:
@@ -381,7 +392,7 @@ def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
         NotFoundError, DeniedError: there is no such run, or its job has another owner.
     """
     row = get(ctx, name)
-    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    owner = ctx.scalar(statements.OWNER, name=row["job"])
     access.check_owns_job(ctx, str(owner), f"run {name}")
     return row
 
@@ -401,7 +412,7 @@ def files(
         NotFoundError, DeniedError: there is no such run, or the caller may not see it.
     """
     row = get(ctx, name)
-    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    owner = ctx.scalar(statements.OWNER, name=row["job"])
     if owner is None or not may_see(ctx, row, owner):
         raise DeniedError(f"run {name} is not yours")
     place = sa.tuple_(artefact.c.side, artefact.c.name)
@@ -417,7 +428,7 @@ def document(ctx: RequestContext, name: str) -> RunDocument:
         NotFoundError, DeniedError: there is no such run, or the caller may not see it.
     """
     row = get(ctx, name)
-    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    found = ctx.first(statements.JOB, name=row["job"])
     if found is None or not may_see(ctx, row, found["owner"]):
         raise DeniedError(f"run {name} is not yours")
     events = ctx.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))

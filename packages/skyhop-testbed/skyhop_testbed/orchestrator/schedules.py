@@ -27,6 +27,7 @@ from skyhop_testbed.differences import (
     digest,
     digests_of,
 )
+from skyhop_testbed.orchestrator import statements
 from skyhop_testbed.orchestrator.marks import node_marks
 from skyhop_testbed.orchestrator.planning import spec_of
 from skyhop_testbed.orchestrator.request_context import RequestContext
@@ -38,15 +39,14 @@ from skyhop_testbed.schedule import (
     ScheduledJob,
     ScheduledRun,
 )
-from skyhop_testbed.store.tables import job, job_file, node, run, user
-from skyhop_testbed.words import ENDED, Role, ScavengerMode, State
+from skyhop_testbed.words import Role, ScavengerMode
 
 _S_NS = 1_000_000_000
 _STEP_NS = 3600 * _S_NS
 """Step in which the horizon moves: each node gets the runs of one more hour at a time."""
+_NEVER_NS = 2**63 - 1
 _MOST_RUNS = 2_000
 """Upper limit on runs in one schedule; later schedules carry the later runs."""
-_UNFINISHED = [state.value for state in State if state not in ENDED]
 _Schedule = NodeSchedule | ScheduleChange
 
 
@@ -82,7 +82,7 @@ class ScheduleOrders:
 
     def due(self, ctx: RequestContext) -> tuple[api.OrderKind, _Schedule] | None:
         """Return the order that is due now, if any; the caller sends it."""
-        row = ctx.first(sa.select(node).where(node.c.name == self._name))
+        row = ctx.first(statements.NODE, node=self._name)
         if row is None:
             return None
         if not self._reads_differences:
@@ -139,20 +139,15 @@ def _horizon(ctx: RequestContext, name: str) -> tuple[int, int]:
     return step_ends_ns + round(ctx.settings.horizon_s * _S_NS), step_ends_ns
 
 
-def _runs(ctx: RequestContext, name: str, until_ns: int | None = None) -> list[ScheduledRun]:
+def _runs(ctx: RequestContext, name: str, until_ns: int = _NEVER_NS) -> list[ScheduledRun]:
     """Return a node's unfinished runs that start before a time, earliest first.
 
     Runs in which the node is only the server are included, so that the node keeps their time free.
     """
     found: dict[str, sa.RowMapping] = {}
-    for side in (run.c.client, run.c.server):
-        query = sa.select(run, node.c.address.label("server_address"))
-        query = query.join(node, node.c.name == run.c.server, isouter=True)
-        query = query.where(side == name, run.c.state.in_(_UNFINISHED))
-        if until_ns is not None:
-            query = query.where(run.c.start_ns < until_ns)
-        query = query.order_by(run.c.start_ns, run.c.id).limit(_MOST_RUNS)
-        found |= {row["id"]: row for row in ctx.all(query)}
+    for query in (statements.RUNS_OF_CLIENT, statements.RUNS_OF_SERVER):
+        rows = ctx.all(query, node=name, until_ns=until_ns, most=_MOST_RUNS)
+        found |= {row["id"]: row for row in rows}
     rows = sorted(found.values(), key=lambda row: (row["start_ns"], row["id"]))[:_MOST_RUNS]
     return [ScheduledRun.model_validate(dict(row)) for row in rows]
 
@@ -199,9 +194,9 @@ def node_schedule(ctx: RequestContext, row: sa.RowMapping) -> NodeSchedule:
 
 def scheduled_job(ctx: RequestContext, name: str) -> ScheduledJob:
     """Return a job, by its id, in the form that orders to nodes contain."""
-    row = ctx.first(sa.select(job, user.c.role).join(user).where(job.c.id == name))
+    row = ctx.first(statements.JOB_AND_ROLE, name=name)
     assert row is not None
-    files = ctx.all(sa.select(job_file).where(job_file.c.job == name))
+    files = ctx.all(statements.FILES_OF_JOB, job=name)
     return ScheduledJob(
         owner=row["owner"],
         priv=row["role"] in (Role.ADMIN, Role.USER_PRIV),

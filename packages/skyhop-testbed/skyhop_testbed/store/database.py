@@ -52,6 +52,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Open a read transaction, which sees one consistent snapshot."""
         with _translated_errors(), self._engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN")
             yield connection
 
     @contextmanager
@@ -64,11 +65,10 @@ class Database:
         with (
             self._writers.turn(_BUSY_MS / 1000),
             _translated_errors(),
-            self._engine.connect() as opened,
+            self._engine.begin() as connection,
         ):
-            connection = opened.execution_options(writing=True)
-            with connection.begin():
-                yield connection
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
 
     def give_back(self, most_pages: int) -> None:
         """Return at most `most_pages` free pages to the file system."""
@@ -170,7 +170,6 @@ def _engine(file: Path, connections: int) -> Engine:
         max_overflow=connections,
     )
     sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -205,7 +204,7 @@ def _allow_giving_back(engine: Engine, file: Path) -> None:
 
 
 def _configure(connection: Any, _record: object) -> None:
-    # sqlite3 would begin a transaction only at the first change; `_begin` begins it earlier.
+    # sqlite3 would begin a transaction only at the first change; `Database` begins it earlier.
     connection.isolation_level = None
     pragmas = [
         f"busy_timeout = {_BUSY_MS}",
@@ -223,8 +222,3 @@ def _configure(connection: Any, _record: object) -> None:
 
 def _forbid_writing(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON")
-
-
-def _begin(connection: Connection) -> None:
-    writing = connection.get_execution_options().get("writing")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

@@ -10,6 +10,7 @@ import pytest
 from conftest import Skyhop
 
 import skyhop as skyhop_package
+from skyhop.report import write_report
 
 SCENARIO = """
 [network]
@@ -91,6 +92,16 @@ def test_what_needs_a_path_says_so(
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
+
+
+def test_the_report_describes_the_network(skyhop: Skyhop, scenario: Path, tmp_path: Path) -> None:
+    assert skyhop("sim", scenario, "-o", tmp_path / "run").returncode == 0
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text()
+    assert "kuiper-630-hypatia, 4 sites" in page
+    assert "directions of links carried packets" in page
+    assert "Fixed path" not in page
+    # Of the links with rows, ten are in the table.
+    assert page.count("run: satellite") + page.count(" - satellites</t") <= 10
 
 
 STUDY = """

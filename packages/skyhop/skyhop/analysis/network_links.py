@@ -23,7 +23,22 @@ class UsedLink:
 
 def is_network(run: RunHeader) -> bool:
     """Return whether a run is over a network, rather than over a path."""
-    return "network" in (run.manifest.get("scenario") or {})
+    return "network" in run.scenario
+
+
+def network_text(network: Mapping[str, Any]) -> str:
+    """Return a network as text: its constellation, its sites, and the rule of its traffic."""
+    sites = network["sites"]
+    count = sites if isinstance(sites, str) else f"{len(sites)} sites"
+    traffic = network.get("traffic", {}).get("kind")
+    return f"{network['constellation']}, {count}" + (f", {traffic}" if traffic else "")
+
+
+def link_texts(network: Mapping[str, Any]) -> dict[str, str]:
+    """Return the rate and the queue of each kind of a network's links as text, by kind."""
+    links = {"lasers": network["lasers"]}
+    links |= {f"{way}links": network["user_links"][way] for way in ("up", "down")}
+    return {kind: f"{link['rate']}, queue {link['queue']}" for kind, link in links.items()}
 
 
 def used_links(runs: Sequence[RunHeader]) -> list[UsedLink]:

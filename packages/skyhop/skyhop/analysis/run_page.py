@@ -15,6 +15,7 @@ from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flow_groups import FlowKey, by_duration
 from skyhop.analysis.flows import FlowStyle, flow_styles
+from skyhop.analysis.network_links import is_network, link_texts, network_text
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_tables import senders_table
 from skyhop.analysis.run_timeline import run_timeline
@@ -156,7 +157,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     link_rows = [
         row
         for run, of_run in zip(runs, run_rows, strict=True)
-        for row in (of_run, *rows_of_more_links(run))
+        for row in (*(() if is_network(run) else (of_run,)), *rows_of_more_links(run))
     ]
     terminals = [_terminal(run) for run in runs]
     return RunsPage(
@@ -311,6 +312,8 @@ def _heading(runs: Sequence[RunRecord]) -> str:
 
 
 def _ends(run: RunRecord) -> str:
+    if is_network(run):
+        return network_text(_part(run.scenario, "network"))
     if run.path is not None and run.path.header.get("constellation"):
         return _path_name(run.path)
     path = _part(run.scenario, "path")
@@ -334,6 +337,7 @@ def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
             "link back",
             [_link_fact(run, _part(_part(run.scenario, "link"), "back")) for run in runs],
         ),
+        *_facts_of_networks(runs),
         ("queue", [queue_text(run.summary["link"].get("queue")) for run in runs]),
         ("queue back", [queue_text(run.summary["link"].get("queue_back")) for run in runs]),
         *_queue_facts_of_links(runs),
@@ -345,9 +349,16 @@ def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     return [(name, text) for name, text in joined if text]
 
 
+def _facts_of_networks(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """Return the rates and queues of the links of the runs that are over networks, by kind."""
+    networks = [_part(run.scenario, "network") for run in runs if is_network(run)]
+    links = [link_texts(network) for network in networks]
+    return [(kind, [texts[kind] for texts in links]) for kind in (links[0] if links else ())]
+
+
 def _queue_facts_of_links(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """Return the queue sizes of the links in `[links]` and of further hops."""
-    links = [run.summary.get("links") or {} for run in runs]
+    links = [run.summary.get("links") or {} for run in runs if not is_network(run)]
     names = dict.fromkeys(name for of_run in links for name in of_run)
     return [
         (f"queue of {name}", [" and back ".join(_sizes(of_run.get(name, {}))) for of_run in links])
@@ -362,6 +373,9 @@ def _sizes(link: Mapping[str, Any]) -> list[str]:
 
 def _path_fact(run: RunRecord, name: str) -> str:
     header = run.path.header if run.path is not None else {}
+    if is_network(run):
+        value = _part(run.scenario, "network").get(name)
+        return value if isinstance(value, str) else ""
     if name == "start" and header.get("source") == "fixed":
         return ""
     given = _part(run.scenario, "path").get(name)
@@ -385,7 +399,9 @@ def _link_fact(run: RunRecord, link: Mapping[str, Any]) -> str:
 
 
 def _handover_fact(run: RunRecord) -> str:
-    """Return the number of handovers, in total and by kind, as text."""
+    """Return the number of handovers, in total and by kind, as text; empty in a network."""
+    if is_network(run):
+        return ""
     counts = {kind: count for kind, count in run.summary["handovers"].items() if count}
     kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in HANDOVER_KINDS if kind in counts)
     return f"{sum(counts.values()):,} ({kinds})" if counts else "none"

@@ -12,6 +12,7 @@ from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
 from skyhop.analysis.film_timeline import Session, film_panels
 from skyhop.analysis.flows import MANY_FLOWS, FlowStyle, flow_styles
 from skyhop.analysis.link_rate import burst_note, is_above_rate, rates_of_flows
+from skyhop.analysis.network_links import is_network
 from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.tables import short_number
 from skyhop.analysis.timeline import (
@@ -191,19 +192,36 @@ def _counts(
     return Panel(what, unit, marks, from_zero(highest_of(base)), is_count=True)
 
 
+_MOST_QUEUES = 6
+"""Number of a network's queues that a figure shows."""
+
+
 def _backlog(run: RunRecord) -> Panel:
     highest = max((s.backlog_bytes.max() for s in run.link.values() if len(s.t_s)), default=0.0)
     scale, unit = (1e6, "MB") if highest >= _SHOW_MB_FROM else (1e3, "kB")
     marks: list[Mark] = []
-    for index, (name, series) in enumerate(run.link.items()):
+    for index, name in _shown_queues(run, highest):
+        series = run.link[name]
         colour = _QUEUE_COLOURS[index % len(_QUEUE_COLOURS)]
-        # The first link is the path's; other links are shown if their queues are visible here.
-        if index > 0 and not (series.backlog_bytes >= 0.02 * max(highest, 1.0)).any():
-            continue
         t_s, backlog = _thinned(series.t_s, series.backlog_bytes / scale, run.duration_s)
         marks.append(Line(t_s, backlog, Stroke(colour, 0.9), name))
         marks.append(Band(t_s, None, backlog, colour, 0.15))
     return Panel("queue", unit, marks, from_zero(highest / scale))
+
+
+def _shown_queues(run: RunRecord, highest_bytes: float) -> Iterator[tuple[int, str]]:
+    """Yield the queues that a figure shows, each with the number of its colour.
+
+    Of a network these are the fullest ones. The first link of other runs is the path's; further
+    links are shown if their queues are visible next to the highest.
+    """
+    if is_network(run):
+        in_all = {name: float(series.backlog_bytes.sum()) for name, series in run.link.items()}
+        yield from enumerate(sorted(in_all, key=lambda name: -in_all[name])[:_MOST_QUEUES])
+        return
+    for index, (name, series) in enumerate(run.link.items()):
+        if index == 0 or (series.backlog_bytes >= 0.02 * max(highest_bytes, 1.0)).any():
+            yield index, name
 
 
 def _probes(run: RunRecord) -> Panel:

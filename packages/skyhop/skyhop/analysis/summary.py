@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
+from skyhop.analysis.network_links import is_network, used_links
 from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS, RunHeader, read_run_headers
 
@@ -152,9 +153,19 @@ def _of_probe(probe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rows_of_more_links(run: RunHeader) -> Iterator[dict[str, Any]]:
-    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` for links."""
-    for name, link in run.summary.get("links", {}).items():
+    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` for links.
+
+    Of a network, which has thousands of links, the most used ones have rows.
+    """
+    links = run.summary.get("links", {})
+    if is_network(run):
+        names = dict.fromkeys(link.name for link in used_links([run]))
+        links = {name: links[name] for name in list(names)[:_MOST_LINKS]}
+    for name, link in links.items():
         yield {"run": f"{run.name}: {name}", **_of_link(link)}
+
+
+_MOST_LINKS = 10
 
 
 def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,6 +185,9 @@ def queue_text(queue: object) -> str:
     rate that varies, the text has the mean: "(mean 83.2 Mbit/s x 44.1 ms)".
     """
     if not isinstance(queue, Mapping) or not {"given", "bytes", "packets"} <= queue.keys():
+        return ""
+    if not queue["given"]:
+        # A network has no queue of a path.
         return ""
     given, rate, rtt = str(queue["given"]), queue.get("rate_bps"), queue.get("base_rtt_us")
     size = _bytes_text(queue["bytes"])

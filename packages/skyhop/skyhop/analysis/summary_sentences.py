@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from skyhop.analysis.flow_groups import by_duration, flow_groups, has_changing_rate, link_mbps
+from skyhop.analysis.network_links import is_network, used_links
 from skyhop.analysis.sentence_words import (
     count_or_no,
     counted,
@@ -268,6 +269,8 @@ def _events(run: RunHeader, path: PathFacts) -> str:
     handovers = _handovers(run)
     had = f"The path had {count_or_no(handovers)} {plural(handovers, 'handover')}"
     had += _announced(run) if handovers else ""
+    if is_network(run):
+        had = f"{counted(len(used_links([run])), 'direction')} of links carried packets"
     if path.outage_s:
         had += f" and was down for {seconds_text(path.outage_s)} in all"
     lost = _lost(run)

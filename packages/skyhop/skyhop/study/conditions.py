@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from skyhop.analysis.network_links import link_texts, network_text
 from skyhop.analysis.summary import kind_text, queue_range, queue_texts
 from skyhop.data.quantities import UNITS, leading_number
 from skyhop.study.plan import Study
@@ -92,22 +93,11 @@ def _varied(
 def _varied_networks(runs: Sequence[PlannedRun]) -> Iterator[_Varied]:
     """Yield each condition of runs over networks with its value in every run."""
     networks = [run.resolved["network"] for run in runs]
-    yield _Varied("network", [_network_text(network) for network in networks], _listed)
-    for name, key in (("lasers", "lasers"), ("uplinks", "up"), ("downlinks", "down")):
-        links = [
-            network[key] if key == name else network["user_links"][key] for network in networks
-        ]
-        yield _Varied(name, [f"{link['rate']}, queue {link['queue']}" for link in links], _listed)
+    yield _Varied("network", [network_text(network) for network in networks], _listed)
+    links = [link_texts(network) for network in networks]
+    for kind in links[0]:
+        yield _Varied(kind, [texts[kind] for texts in links], _listed)
     yield _Varied("duration", [run.resolved["run"]["duration"] for run in runs], _range)
-
-
-def _network_text(network: Mapping[str, Any]) -> str:
-    """Return a network as text: its constellation, its sites, and the rule of its traffic."""
-    sites = network["sites"]
-    count = sites if isinstance(sites, str) else f"{len(sites)} sites"
-    traffic = network.get("traffic", {}).get("kind")
-    kind = f", {traffic}" if traffic else ""
-    return f"{network['constellation']}, {count}{kind}"
 
 
 def _path_text(path: Mapping[str, Any]) -> str:

@@ -188,7 +188,7 @@ impl Experiment {
         }
     }
 
-    /// Number of links.
+    /// Number of links, which results refer to by their index.
     pub fn link_count(&self) -> usize {
         self.network.as_ref().map_or(self.links.len(), NetworkPlan::link_count)
     }

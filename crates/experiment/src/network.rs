@@ -34,7 +34,7 @@ pub struct NetworkPlan {
 /// Rate, queue and loss of all links of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HopPlan {
-    /// Configuration without delay.
+    /// Configuration with a delay of zero.
     pub config: LinkConfig,
     /// Size of the queue as the scenario gives it.
     pub queue: QueueSize,
@@ -56,7 +56,7 @@ impl NetworkPlan {
         Ok(Self { lasers, laser, down, up, trace: Arc::new(trace), request })
     }
 
-    /// Number of satellites.
+    /// Number of satellites of the constellation.
     pub fn satellites(&self) -> u32 {
         self.request.constellation.satellites()
     }
@@ -72,7 +72,7 @@ impl NetworkPlan {
         [("lasers", &self.laser), ("user_links.down", &self.down), ("user_links.up", &self.up)]
     }
 
-    /// Number of links.
+    /// Number of links of all kinds.
     pub fn link_count(&self) -> usize {
         let ground = self.satellites() as usize + self.request.sites.len();
         self.laser_links().count() + ground

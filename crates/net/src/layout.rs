@@ -10,9 +10,9 @@ use skyhop_units::Duration;
 /// Direction of a laser link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Laser {
-    /// Satellite that sends.
+    /// Satellite that sends packets.
     pub from: u32,
-    /// Satellite that receives.
+    /// Satellite that receives packets.
     pub to: u32,
     /// Rate, queue, loss, and delay over time.
     pub config: LinkConfig,
@@ -21,9 +21,9 @@ pub struct Laser {
 /// Nodes and devices of a network, which stay the same during a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// Number of satellites.
+    /// Number of satellites, which are the first nodes.
     pub satellites: u32,
-    /// Number of sites.
+    /// Number of sites, which are the nodes after the satellites.
     pub sites: u32,
     /// Laser links, one entry per direction, in ascending order of (`from`, `to`).
     pub lasers: Vec<Laser>,
@@ -35,12 +35,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Number of nodes.
+    /// Number of nodes: satellites and sites.
     pub fn nodes(&self) -> usize {
         (self.satellites + self.sites) as usize
     }
 
-    /// Number of devices.
+    /// Number of devices: one for each direction of a laser link, and one for each node.
     pub fn devices(&self) -> usize {
         self.lasers.len() + self.nodes()
     }

@@ -77,7 +77,7 @@ pub(crate) struct Partition<P> {
     pub(crate) crossings: u64,
 }
 
-/// What a visit of a partition does with packets that have arrived at their destination.
+/// Receiver of the packets that have arrived at their destination.
 pub(crate) trait Receiver<P> {
     fn receive(
         &mut self,

@@ -1,4 +1,4 @@
-//! What the nodes know during a step of time: routes, and the delays between satellites and sites.
+//! Views: the routes of a step of time, and the delays between satellites and sites.
 
 use skyhop_units::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub const NO_SATELLITE: u32 = u32::MAX;
 /// Satellite in view of a site during a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Air {
-    /// The satellite.
+    /// Number of the satellite.
     pub satellite: u32,
     /// One-way delay at the step's begin and at its end; it changes linearly.
     pub delay: [Duration; 2],

@@ -181,13 +181,13 @@ pub mod whole {
         element_sets: Vec<MeanElements>,
     }
 
-    /// Write the constellation.
+    /// Write the constellation with all that its file lacks.
     pub fn serialize<S: Serializer>(of: &Constellation, to: S) -> Result<S::Ok, S::Error> {
         let element_sets = of.element_sets.iter().map(|set| set.elements().clone()).collect();
         Whole { name: of.name.clone(), file: of.clone(), element_sets }.serialize(to)
     }
 
-    /// Read the constellation.
+    /// Read the constellation with all that its file lacks.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Constellation, D::Error> {
         let Whole { name, file, element_sets } = Whole::deserialize(from)?;
         let sets = element_sets.into_iter().map(ElementSet::new).collect::<Result<_, _>>();

@@ -40,7 +40,7 @@ pub struct NetworkRequest {
 /// A satellite in view of a site.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sight {
-    /// The satellite.
+    /// Number of the satellite.
     pub satellite: u32,
     /// One-way delay at the step's begin and at its end.
     pub delay: [Duration; 2],
@@ -74,9 +74,9 @@ pub struct NetworkStep {
 /// A link between two satellites, in one direction, over time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaserPath {
-    /// Satellite that sends.
+    /// Satellite that sends packets.
     pub from: u32,
-    /// Satellite that receives.
+    /// Satellite that receives packets.
     pub to: u32,
     /// One-way delay at given times, between which it changes linearly; constant after the last one.
     pub delays: Vec<(Instant, Duration)>,

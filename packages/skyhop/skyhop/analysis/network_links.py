@@ -16,7 +16,7 @@ class UsedLink:
 
     name: str
     direction: str
-    """forward or back."""
+    """Direction of packets: forward or back."""
     utilisation: float
     """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
 

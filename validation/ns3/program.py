@@ -1,0 +1,88 @@
+"""Program that sends a description's packets through ns-3, and what it reports."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skyhop.errors import RunError
+from validation.pages import MissingError
+
+SOURCE = Path(__file__).with_name("static_network.cc")
+LIBRARIES = ("ns3-point-to-point", "ns3-network", "ns3-core")
+HEADER = Path("/usr/include/ns3/point-to-point-net-device.h")
+ORDERS = ("order", "insertion")
+"""Orders of packets that arrive at a node in the same nanosecond; see the program."""
+Number = tuple[int, int]
+"""Flow, and number of the packet in it."""
+Loss = tuple[int, int, int, int]
+"""Time in ns, flow, and nodes at both ends of the link; the second one is -1 for the air."""
+
+
+@dataclass
+class Fates:
+    """What has become of the packets of a run.
+
+    Attributes:
+        rtts_ns: round trips of the packets that have returned.
+        lost: packets that were lost, on their way there or back.
+        losses: each loss with its time and link.
+        wall_s: duration of the simulation in wall time, without its preparation.
+        arrivals: packets that have arrived at a node, each once for each node.
+    """
+
+    rtts_ns: dict[Number, int] = field(default_factory=dict)
+    lost: set[Number] = field(default_factory=set)
+    losses: list[Loss] = field(default_factory=list)
+    wall_s: float = 0.0
+    arrivals: int = 0
+
+
+def build(directory: Path) -> Path:
+    """Compile the program; raise MissingError where ns-3 or the compiler is missing."""
+    lacking = [] if shutil.which("g++") else ["g++"]
+    if not HEADER.exists():
+        lacking.append("libns3-dev")
+    if lacking:
+        raise MissingError(f"ns-3's program: apt-get install {' '.join(lacking)}")
+    program = directory / "static_network"
+    libraries = [f"-l{name}" for name in LIBRARIES]
+    command = ["g++", "-std=c++17", "-O2", "-DNDEBUG", str(SOURCE), "-o", str(program), *libraries]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunError(f"ns-3's program does not compile: {done.stderr.strip()}")
+    return program
+
+
+def run(program: Path, description: str, order: str = "order") -> Fates:
+    """Run the program on a description."""
+    file = program.with_name("description")
+    file.write_text(description, "utf-8")
+    command = [str(program), str(file), order]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunError(f"ns-3's program: {done.stderr.strip() or f'status {done.returncode}'}")
+    return read(done.stdout.splitlines())
+
+
+def read(lines: Iterable[str]) -> Fates:
+    """Return the fates that the program's output lists."""
+    fates = Fates()
+    for line in lines:
+        kind, *cells = line.split()
+        if kind == "run":
+            fates.wall_s, fates.arrivals = float(cells[0]), int(cells[1])
+            continue
+        flow, number, sent_ns, at_ns, *ends = map(int, cells)
+        if kind == "returned":
+            fates.rtts_ns[flow, number] = at_ns - sent_ns
+        elif kind == "lost":
+            begin, end = ends
+            fates.lost.add((flow, number))
+            fates.losses.append((at_ns, flow, begin, end))
+        else:
+            raise RunError(f"ns-3's program: a line of an unknown kind: {line}")
+    return fates

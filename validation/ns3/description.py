@@ -9,7 +9,7 @@ from typing import Any
 import skyhop
 from skyhop.errors import RunError
 
-CONSTELLATION = {"constellation": "kuiper-630-hypatia", "compat": "hypatia"}
+CONSTELLATION, COMPAT = "kuiper-630-hypatia", "hypatia"
 SATELLITES = 1156
 """Number of satellites. The sites' numbers in ns-3's network follow those of the satellites."""
 HEADERS_BYTES = 14 + 20 + 8
@@ -75,7 +75,8 @@ class Network:
         names = list(self.sites)
         return {
             "network": {
-                **CONSTELLATION,
+                "constellation": CONSTELLATION,
+                "compat": COMPAT,
                 "sites": [
                     {"name": name, "lat": lat, "lon": lon}
                     for name, (lat, lon) in self.sites.items()
@@ -140,7 +141,7 @@ class Geometry:
         places = [f"{lat},{lon}" for lat, lon in network.sites.values()]
         path = skyhop.path(
             places[client], places[server],
-            **CONSTELLATION, relay="isl", duration="1 s", step="1 s",
+            constellation=CONSTELLATION, compat=COMPAT, relay="isl", duration="1 s", step="1 s",
         )  # fmt: skip
         [frame] = path.frames.head(1).to_dicts()
         satellites = frame["nodes"][1:-1]

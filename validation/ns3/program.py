@@ -30,14 +30,14 @@ class Fates:
         rtts_ns: round trips of the packets that have returned.
         lost: packets that were lost, on their way there or back.
         losses: each loss with its time and link.
-        wall_s: duration of the simulation in wall time, without its preparation.
+        cpu_s: CPU time of the simulation, without its preparation.
         arrivals: packets that have arrived at a node, each once for each node.
     """
 
     rtts_ns: dict[Number, int] = field(default_factory=dict)
     lost: set[Number] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
-    wall_s: float = 0.0
+    cpu_s: float = 0.0
     arrivals: int = 0
 
 
@@ -74,7 +74,7 @@ def read(lines: Iterable[str]) -> Fates:
     for line in lines:
         kind, *cells = line.split()
         if kind == "run":
-            fates.wall_s, fates.arrivals = float(cells[0]), int(cells[1])
+            fates.cpu_s, fates.arrivals = float(cells[0]), int(cells[1])
             continue
         flow, number, sent_ns, at_ns, *ends = map(int, cells)
         if kind == "returned":

@@ -2,8 +2,7 @@
 //
 //   static_network DESCRIPTION order|insertion
 //
-// The description has one item per line; numbers of nodes are any, rates are in bit/s, queues in packets, sizes in bytes
-// on the wire:
+// The description has one item per line; rates are in bit/s, queues in packets, sizes in bytes on the wire:
 //
 //   laser A B DELAY_NS RATE QUEUE     link between two nodes, with a device at each end
 //   air A RATE QUEUE                  device of a node into the air
@@ -20,12 +19,11 @@
 // the order in which ns-3's scheduler has got the events.
 //
 // Lines of output: "returned FLOW NUMBER SENT_NS RETURNED_NS", "lost FLOW NUMBER SENT_NS LOST_NS FROM TO" with the ends of
-// the link (TO is -1 for the air), and at the end "run WALL_S ARRIVALS_AT_NODES".
+// the link (TO is -1 for the air), and at the end "run CPU_S ARRIVALS_AT_NODES".
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -41,7 +39,6 @@
 #include "ns3/point-to-point-net-device.h"
 #include "ns3/simulator.h"
 #include "ns3/tag.h"
-#include "ns3/uinteger.h"
 
 using namespace ns3;
 
@@ -266,7 +263,7 @@ bool read(std::istringstream& line) {
     return true;
 }
 
-void write_fates(double wall_s) {
+void write_fates(double cpu_s) {
     for (const Fate& fate : fates) {
         const Flow& flow = flows.at(fate.packet.flow);
         const uint64_t sent_ns = flow.start_ns + flow.interval_ns * fate.packet.number;
@@ -275,7 +272,7 @@ void write_fates(double wall_s) {
         if (fate.is_lost) std::printf(" %ld %ld", fate.from, fate.to);
         std::printf("\n");
     }
-    std::printf("run %.6f %llu\n", wall_s, static_cast<unsigned long long>(arrivals));
+    std::printf("run %.6f %llu\n", cpu_s, static_cast<unsigned long long>(arrivals));
 }
 
 }  // namespace
@@ -294,9 +291,8 @@ int main(int count, char** arguments) {
             return 2;
         }
     }
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     Simulator::Run();
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-    write_fates(wall.count());
+    write_fates(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
     return 0;
 }

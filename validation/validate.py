@@ -27,6 +27,7 @@ from validation import (
 from validation.bench import calls, kernel, sim
 from validation.linux import chance, engines, scenarios, short, traces
 from validation.ns3 import packets
+from validation.ns3.cases import QUICK
 
 PAGE = pages.RESULTS / "validation.md"
 TEMPLATE = Path(__file__).with_name("templates") / "validation.md.jinja"
@@ -122,6 +123,8 @@ def values(executor: Executor) -> dict[str, object]:
         "not_modelled": on_linux(not_modelled),
         "broken_links": link_breaks.table,
         "ns3_packets": packets.table,
+        "ns3_quick": QUICK,
+        "ns3_repeats": packets.REPEATS,
         "ns3_speed": packets.speed_table,
         "pings_head": pings.HEAD,
         "pings": lambda: pings.table(executor),

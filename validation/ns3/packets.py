@@ -24,9 +24,13 @@ from validation.ns3.program import ORDERS, Fates, Loss
 HEAD = (
     "flows", "packets", "returned: skyhop, ns-3", "lost: skyhop, ns-3", "same round trip",
     "most apart (ns)", "lost at the same link in the same ns", "links that lost as many", "equal",
-    "without the order: other round trip, other fate",
+    "without the order of arrivals: other round trip, other fate",
+    "without the whole order: other round trip, other fate",
 )  # fmt: skip
-SPEED_HEAD = ("packet hops", "skyhop: 1000 per s", "ns-3: 1000 per s", "ratio")
+SPEEDS = (
+    "skyhop", "ns-3, devices alone", "ns-3, its stack, UDP over three links",
+    "ns-3, its stack, TCP over three links",
+)  # fmt: skip
 REPEATS = 3
 """Runs of each simulator of which the fastest counts."""
 
@@ -54,16 +58,16 @@ def speed_table() -> str:
     """Return the table of both simulators' speed on one processor."""
     network = cases()[QUICK]
     description, rates = network.description(), []
-    with built_program() as built, one_processor():
+    with tempfile.TemporaryDirectory() as directory, one_processor():
+        built, stack = (program.build(Path(directory), name) for name in program.LIBRARIES)
         for _ in range(REPEATS):
             timing = skyhop.sim(network.scenario()).info["timing"]
             theirs = program.run(built, description)
-            rates.append(
-                (timing["packet_hops"] / timing["engine_s"], theirs.arrivals / theirs.cpu_s)
-            )
-    ours, its = map(max, zip(*rates, strict=True))
-    cells = [f"{theirs.arrivals:,}", f"{ours / 1e3:,.0f}", f"{its / 1e3:,.0f}", f"{ours / its:.1f}"]
-    return pages.table(SPEED_HEAD, [cells])
+            over_stack = [program.run_stack(stack, transport).rate for transport in ("udp", "tcp")]
+            rates.append((timing["packet_hops"] / timing["engine_s"], theirs.rate, *over_stack))
+    best = [max(column) for column in zip(*rates, strict=True)]
+    cells = [(name, f"{rate / 1e3:,.0f}") for name, rate in zip(SPEEDS, best, strict=True)]
+    return pages.table(("what", "1000 packet hops per s"), cells)
 
 
 @contextmanager
@@ -160,6 +164,16 @@ class Comparison:
     same_losses: int
 
     @property
+    def other_rtt(self) -> int:
+        """Number of packets that have returned in both, after different times."""
+        return self.returned_in_both - self.same_rtt
+
+    @property
+    def other_fate(self) -> int:
+        """Number of packets that have returned in one, and not in the other."""
+        return self.sent - self.returned_in_both - self.same_lost
+
+    @property
     def is_equal(self) -> bool:
         """Whether each packet has the same fate in both."""
         return (
@@ -195,14 +209,12 @@ def drops(losses: Sequence[Loss]) -> Counter[tuple[int, int]]:
     return Counter((begin, end) for _, _, begin, end in losses)
 
 
-def row(name: str, found: Comparison, other: Comparison) -> list[object]:
-    """Return the row of a case; `other` is the comparison with ns-3's own order of events."""
-    rtts_differ = other.returned_in_both - other.same_rtt
-    fates_differ = other.sent - other.returned_in_both - other.same_lost
+def row(name: str, found: Comparison, *others: Comparison) -> list[object]:
+    """Return the row of a case; `others` are the comparisons with other orders of events."""
     return [
         name, f"{found.sent:,}",
         *(f"{ours:,}, {its:,}" for ours, its in (found.returned, found.lost)),
         f"{found.same_rtt:,}", found.most_apart_ns, f"{found.same_losses:,}",
         f"{found.same_drops} of {found.links}", pages.yes_or_no(found.is_equal),
-        f"{rtts_differ:,}, {fates_differ:,}",
+        *(f"{other.other_rtt:,}, {other.other_fate:,}" for other in others),
     ]  # fmt: skip

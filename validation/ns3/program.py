@@ -1,4 +1,4 @@
-"""Program that sends a description's packets through ns-3, and what it reports."""
+"""Programs for ns-3: they send a description's packets, and packets over its stack."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from pathlib import Path
 from skyhop.errors import RunError
 from validation.pages import MissingError
 
-SOURCE = Path(__file__).with_name("static_network.cc")
-LIBRARIES = ("ns3-point-to-point", "ns3-network", "ns3-core")
+NETWORK, STACK = "static_network", "stack"
+LIBRARIES = {
+    NETWORK: ("point-to-point", "network", "core"),
+    STACK: ("point-to-point", "applications", "internet", "network", "core"),
+}
+"""Programs, each from the C++ file of its name, and the libraries of ns-3 that they need."""
 HEADER = Path("/usr/include/ns3/point-to-point-net-device.h")
-ORDERS = ("order", "insertion")
+ORDERS = ("order", "transmissions", "insertion")
 """Orders of packets that arrive at a node in the same nanosecond; see the program."""
 Number = tuple[int, int]
 """Flow, and number of the packet in it."""
@@ -24,7 +28,7 @@ Loss = tuple[int, int, int, int]
 
 @dataclass
 class Fates:
-    """What has become of the packets of a run.
+    """Fates of the packets of a run.
 
     Attributes:
         rtts_ns: round trips of the packets that have returned.
@@ -40,31 +44,45 @@ class Fates:
     cpu_s: float = 0.0
     arrivals: int = 0
 
+    @property
+    def rate(self) -> float:
+        """Packet hops per second of CPU time."""
+        return self.arrivals / self.cpu_s
 
-def build(directory: Path) -> Path:
-    """Compile the program; raise MissingError where ns-3 or the compiler is missing."""
+
+def build(directory: Path, name: str = NETWORK) -> Path:
+    """Compile a program; raise MissingError where ns-3 or the compiler is missing."""
     lacking = [] if shutil.which("g++") else ["g++"]
     if not HEADER.exists():
         lacking.append("libns3-dev")
     if lacking:
         raise MissingError(f"ns-3's program: apt-get install {' '.join(lacking)}")
-    program = directory / "static_network"
-    libraries = [f"-l{name}" for name in LIBRARIES]
-    command = ["g++", "-std=c++17", "-O2", "-DNDEBUG", str(SOURCE), "-o", str(program), *libraries]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    program, source = directory / name, Path(__file__).with_name(f"{name}.cc")
+    libraries = [f"-lns3-{library}" for library in LIBRARIES[name]]
+    command = ["g++", "-std=c++17", "-O2", "-DNDEBUG", str(source), "-o", str(program)]
+    done = subprocess.run([*command, *libraries], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RunError(f"ns-3's program does not compile: {done.stderr.strip()}")
+        raise RunError(f"{source}: does not compile: {done.stderr.strip()}")
     return program
 
 
 def run(program: Path, description: str, order: str = "order") -> Fates:
-    """Run the program on a description."""
+    """Send the packets of a description; return their fates."""
     file = program.with_name("description")
     file.write_text(description, "utf-8")
-    command = [str(program), str(file), order]
+    return _call(program, str(file), order)
+
+
+def run_stack(program: Path, transport: str) -> Fates:
+    """Send packets over ns-3's stack; only the speed is reported."""
+    return _call(program, transport)
+
+
+def _call(program: Path, *arguments: str) -> Fates:
+    command = [str(program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RunError(f"ns-3's program: {done.stderr.strip() or f'status {done.returncode}'}")
+        raise RunError(f"{program.name}: {done.stderr.strip() or f'status {done.returncode}'}")
     return read(done.stdout.splitlines())
 
 

@@ -1,6 +1,6 @@
 // Packets at constant rates over a network that stands still, in ns-3: one line of output for each packet's fate.
 //
-//   static_network DESCRIPTION order|insertion
+//   static_network DESCRIPTION order|transmissions|insertion
 //
 // The description has one item per line; rates are in bit/s, queues in packets, sizes in bytes on the wire:
 //
@@ -14,12 +14,12 @@
 // control. The device into the air has a channel without delay to a node that stands for the air, from where packets
 // take the delay of their own way. Nodes forward packets from device to device, without a stack of protocols.
 //
-// What happens at a node in the same nanosecond: transmissions end first. Then, with "order", packets arrive over lasers
-// by the number of the sender, then through the air by the number of the sender, then flows send; with "insertion", in
-// the order in which ns-3's scheduler has got the events.
+// Events of a node in the same nanosecond: with "order", transmissions end first. Then packets arrive over lasers, by
+// the number of the sender, then through the air, by the number of the sender, then flows send. With "transmissions",
+// only transmissions end first; with "insertion", all events have the order in which ns-3's scheduler got them.
 //
-// Lines of output: "returned FLOW NUMBER SENT_NS RETURNED_NS", "lost FLOW NUMBER SENT_NS LOST_NS FROM TO" with the ends of
-// the link (TO is -1 for the air), and at the end "run CPU_S ARRIVALS_AT_NODES".
+// Lines of output: "returned FLOW NUMBER SENT_NS RETURNED_NS", "lost FLOW NUMBER SENT_NS LOST_NS FROM TO" with the ends
+// of the link (TO is -1 for the air), and at the end "run CPU_S ARRIVALS_AT_NODES".
 
 #include <algorithm>
 #include <cstdio>
@@ -119,7 +119,7 @@ std::map<long, Station> stations;
 std::map<uint32_t, Flow> flows;
 std::vector<Fate> fates;
 uint64_t arrivals = 0;
-bool in_order = true;
+std::string order;
 
 Station* station(long number) {
     Station& found = stations[number];
@@ -171,7 +171,11 @@ void process_all(Station* at) {
 }
 
 void add(Station* at, const Due& due) {
-    if (!in_order) return process(at, due);
+    if (order == "insertion") return process(at, due);
+    if (order == "transmissions") {
+        Simulator::ScheduleNow(&process, at, due);
+        return;
+    }
     at->due.push_back(due);
     if (at->due.size() == 1) Simulator::ScheduleNow(&process_all, at);
 }
@@ -279,10 +283,10 @@ void write_fates(double cpu_s) {
 
 int main(int count, char** arguments) {
     if (count != 3) {
-        std::cerr << "usage: static_network DESCRIPTION order|insertion\n";
+        std::cerr << "usage: static_network DESCRIPTION order|transmissions|insertion\n";
         return 2;
     }
-    in_order = std::string(arguments[2]) == "order";
+    order = arguments[2];
     std::ifstream description(arguments[1]);
     for (std::string text; std::getline(description, text);) {
         std::istringstream line(text);

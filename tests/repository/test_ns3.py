@@ -33,6 +33,11 @@ def small(interval_ns: int = 500_000) -> Network:
     return Network(sites, SLOW, FAST, FAST, [flow], 2)
 
 
+def needs_ns3() -> None:
+    if not program.HEADER.exists() or not shutil.which("g++"):
+        missing("ns3", "no g++, or no headers of ns-3")
+
+
 def test_the_output_of_the_program_is_read() -> None:
     fates = program.read(OUTPUT.splitlines())
     assert fates.rtts_ns == {(0, 0): 600}
@@ -102,9 +107,23 @@ def test_a_section_that_lacks_a_program_stays(
 
 
 @pytest.mark.integration
+def test_the_order_of_simultaneous_arrivals_decides_about_twins(tmp_path: Path) -> None:
+    needs_ns3()
+    sites = {f"{name} {k}": CITIES[name] for k in (1, 2) for name in ("London", "New York")}
+    flows = [Flow(client, client + 1, 5, 1_000_000, SIZE_BYTES, 400) for client in (2, 0)]
+    network = Network(sites, SLOW, FAST, FAST, flows, 2)
+    built, description = program.build(tmp_path), network.description()
+    ours = packets.fates(network, skyhop.sim(network.scenario()))
+    equal = [
+        packets.compare(ours, program.run(built, description, order)).is_equal
+        for order in program.ORDERS
+    ]
+    assert equal == [True, False, False]
+
+
+@pytest.mark.integration
 def test_packets_are_those_of_ns3_and_a_nanosecond_shows(tmp_path: Path) -> None:
-    if not program.HEADER.exists() or not shutil.which("g++"):
-        missing("ns3", "no g++, or no headers of ns-3")
+    needs_ns3()
     built, network = program.build(tmp_path), small()
     description = network.description()
     ours = packets.fates(network, skyhop.sim(network.scenario()))

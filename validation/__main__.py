@@ -17,6 +17,7 @@ COMMANDS = {
     "reference": ("reference", "download of the published files that results are compared with"),
     "measured-paths": ("measured_paths", "published measurements as path files and frames"),
     "access-profiles": ("access_profiles", "data/access, fitted to published logs"),
+    "ns3 packets": ("ns3.packets", "packets over satellites that stand still, and in ns-3"),
     "pings": ("pings", "senders over paths that are rebuilt from fewer pings"),
     "validate": ("validate", "docs/results/validation.md, or some of its sections"),
     "this-kernel": ("this_kernel", "simulator and this machine's kernel over a fixed path"),

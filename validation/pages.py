@@ -18,6 +18,10 @@ WIDTH = 120
 """Upper limit on the length of lines of a page, outside tables, in characters."""
 
 
+class MissingError(RunError):
+    """A program that a section needs is missing here; the message says what to install."""
+
+
 @cache
 def templates() -> jinja2.Environment:
     """Return the environment of the templates, which have filters that break lines."""

@@ -20,7 +20,7 @@ use crate::compat::CompatRules;
 use crate::handover::{IMMEDIATE, Link};
 use crate::repeated_search::RepeatedSearch;
 use crate::request::{PathError, PathRequest, Place};
-use crate::topology::{Topology, sky, topology};
+use crate::topology::{Topology, look_up, sky, topology};
 use by_policy::{Forecasts, OriginByPolicy};
 pub use delay_encoder::DelayEncoder;
 use shortest::ShortestOrigin;
@@ -165,15 +165,7 @@ impl<'r> AllPairs<'r> {
     /// Find the satellites in view of each site.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
-        for (site, in_view) in self.in_view.iter_mut().enumerate() {
-            let place = &self.sky.sites()[site];
-            in_view.clear();
-            in_view.extend(self.sky.visible(site, &self.positions).map(|satellite| {
-                let position = self.positions[satellite as usize];
-                let delay_s = self.request.compat.ground_delay_s(position, place);
-                Link { satellite, delay_s, sin_elevation: place.sin_elevation(position) }
-            }));
-        }
+        look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
     }
 
     /// Join the results of all origins.

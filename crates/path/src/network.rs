@@ -13,7 +13,7 @@ use crate::handover::Link;
 use crate::repeated_search::{RepeatedSearch, VisitingOrder};
 use crate::request::{PathError, PathOptions, PathRequest, Place};
 use crate::route::Graph;
-use crate::topology::{Topology, sky, topology};
+use crate::topology::{Topology, look_up, sky, topology};
 
 /// Request for the geometry of a network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -283,14 +283,8 @@ impl NetworkSteps {
         let time = self.request.start.after(at - Instant::START);
         self.ephemeris.earth_fixed(time, &mut self.positions);
         self.sky.update(at, &self.positions);
-        for (site, in_view) in self.in_view.iter_mut().enumerate() {
-            let place = &self.sky.sites()[site];
-            in_view.clear();
-            in_view.extend(self.sky.visible(site, &self.positions).map(|satellite| {
-                let position = self.positions[satellite as usize];
-                let delay_s = self.request.compat.ground_delay_s(position, place);
-                Link { satellite, delay_s, sin_elevation: place.sin_elevation(position) }
-            }));
+        look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
+        for in_view in &mut self.in_view {
             in_view.sort_by_key(|link| link.satellite);
         }
     }

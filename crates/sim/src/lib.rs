@@ -35,7 +35,7 @@ use crate::flow::Flow;
 use crate::network::Network;
 use crate::sampler::Sampler;
 
-/// Engine that runs experiments in virtual time; runs over a network use all processors.
+/// Engine that runs experiments in virtual time; runs over a network use up to eight processors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Simulator;
 

@@ -6,7 +6,7 @@ mod one_satellite;
 mod plus_grid;
 
 use crate::compat::CompatRules;
-use skyhop_model::Relay;
+use skyhop_model::{Compat, Relay};
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
@@ -15,6 +15,7 @@ pub use bent_pipe::BentPipe;
 pub use one_satellite::OneSatellite;
 pub use plus_grid::{PlusGrid, grid_links};
 
+use crate::handover::Link;
 use crate::route::Graph;
 use crate::{PathRequest, Place};
 
@@ -82,5 +83,18 @@ pub(crate) fn sky<'p>(
     match request.options.geo_avoidance_deg {
         Some(degrees) => sky.avoiding_geo_arc(degrees),
         None => sky,
+    }
+}
+
+/// Write the links to the satellites in view of each place of `sky`, which was updated to these positions, into `in_view`.
+pub(crate) fn look_up(sky: &Sky, compat: Compat, positions: &[Vec3], in_view: &mut [Vec<Link>]) {
+    for (site, in_view) in in_view.iter_mut().enumerate() {
+        let place = &sky.sites()[site];
+        in_view.clear();
+        in_view.extend(sky.visible(site, positions).map(|satellite| {
+            let position = positions[satellite as usize];
+            let delay_s = compat.ground_delay_s(position, place);
+            Link { satellite, delay_s, sin_elevation: place.sin_elevation(position) }
+        }));
     }
 }

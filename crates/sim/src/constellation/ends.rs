@@ -138,16 +138,9 @@ impl Ends {
             self.events.extend(phase_rows(tcp.take_phases(), plan.id));
         }
         if tcp.may_send(side) {
-            let mut departure = SiteDeparture {
-                network,
-                spare: &mut self.spare,
-                flow: index as u32,
-                pair: self.pairs[index],
-                to: side.other(),
-                tos: plan.dscp.tos(),
-                connection: 0,
-                now,
-            };
+            let ends = (index as u32, self.pairs[index], side.other());
+            let tos = plan.dscp.tos();
+            let mut departure = SiteDeparture::new(network, &mut self.spare, ends, (tos, now));
             tcp.transmit(side, now, &mut departure);
         }
         self.calendar.bring_forward(end_of(index, side), next_visit(plan, tcp, side));
@@ -159,16 +152,9 @@ impl Ends {
             let Some(datagram) = datagrams.poll(side, now) else {
                 return self.calendar.set(end_of(index, side), Some(datagrams.next_timer(side)));
             };
-            let mut departure = SiteDeparture {
-                network,
-                spare: &mut self.spare,
-                flow: index as u32,
-                pair: self.pairs[index],
-                to: side.other(),
-                tos: plan.dscp.tos(),
-                connection: 0,
-                now,
-            };
+            let ends = (index as u32, self.pairs[index], side.other());
+            let tos = plan.dscp.tos();
+            let mut departure = SiteDeparture::new(network, &mut self.spare, ends, (tos, now));
             departure.depart(Message::Udp(datagram));
         }
     }
@@ -233,7 +219,17 @@ struct SiteDeparture<'n, N> {
     now: Instant,
 }
 
-impl<N: Uplinks<Parcel>> SiteDeparture<'_, N> {
+impl<'n, N: Uplinks<Parcel>> SiteDeparture<'n, N> {
+    /// Create the departure of packets of a flow between a pair of sites to its end `to`.
+    fn new(
+        network: &'n mut N,
+        spare: &'n mut SpareBoxes,
+        (flow, pair, to): (u32, [u32; 2], Side),
+        (tos, now): (u8, Instant),
+    ) -> Self {
+        Self { network, spare, flow, pair, to, tos, connection: 0, now }
+    }
+
     #[inline]
     fn depart(&mut self, message: Message) {
         let &mut Self { flow, pair, to, tos, connection, now, .. } = self;

@@ -132,9 +132,13 @@ impl Simulation for Constellation {
     }
 }
 
-/// Number of threads for a run: as many as the machine has processors for this process.
+/// Largest number of threads of a run: each pair of partitions exchanges packets after every window, and all sites are
+/// on one thread, so that more threads wait for each other.
+const MOST_THREADS: usize = 8;
+
+/// Number of threads for a run: as many as the machine has processors for this process, up to [`MOST_THREADS`].
 pub(crate) fn threads() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
 }
 
 /// Nodes and devices of a plan.

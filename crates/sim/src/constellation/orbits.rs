@@ -5,7 +5,8 @@ use std::sync::Arc;
 use skyhop_experiment::NetworkPlan;
 use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, View, Views};
 use skyhop_path::PathError;
-use skyhop_path::network::{NetworkStep, NetworkSteps, RoutesTo};
+use skyhop_path::network::{NetworkStep, NetworkSteps};
+use skyhop_path::routing::RoutesTo;
 use skyhop_units::{Duration, Instant};
 
 /// Computes the views step by step, and the round trips of the flows without queueing.
@@ -15,8 +16,11 @@ pub(crate) struct Orbits {
     layout: Arc<Layout>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
-    /// Sum of each flow's base RTT over the steps with a route, in ns, and their number.
-    base_rtts: Vec<(u128, u32)>,
+    /// Duration of the run.
+    duration: Duration,
+    /// Sum of each flow's base RTT over the steps with a route, in ns, times the durations of the steps in ns, and these
+    /// durations.
+    base_rtts: Vec<(u128, u128)>,
 }
 
 impl Orbits {
@@ -31,16 +35,17 @@ impl Orbits {
             steps: NetworkSteps::new(plan.request.clone(), threads)?,
             destinations: plan.request.destinations.clone(),
             layout: Arc::clone(layout),
+            duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
             pairs,
         };
         Ok((orbits.next_view(), orbits))
     }
 
-    /// Mean RTT of each flow without queueing, over the steps so far in which it had a route.
+    /// Mean RTT of each flow without queueing, over the time so far in which it had a route.
     pub(crate) fn mean_base_rtts(&self) -> Vec<Duration> {
-        let mean = |(sum_ns, steps): &(u128, u32)| {
-            Duration::from_nanos(sum_ns.checked_div((*steps).into()).unwrap_or(0) as u64)
+        let mean = |(sum_ns, lasted_ns): &(u128, u128)| {
+            Duration::from_nanos(sum_ns.checked_div(*lasted_ns).unwrap_or(0) as u64)
         };
         self.base_rtts.iter().map(mean).collect()
     }
@@ -56,7 +61,7 @@ impl Orbits {
             up: vec![Box::default(); sites],
             air: step.sights.iter().map(|sights| sights.iter().map(air).collect()).collect(),
         };
-        for (destination, routes) in self.destinations.iter().zip(&step.routes) {
+        for (destination, routes) in self.destinations.iter().zip(step.routes.iter()) {
             view.ports[*destination as usize] = self.ports(routes);
             let satellite = |up: &Option<(u32, Duration)>| up.map_or(NO_SATELLITE, |up| up.0);
             view.up[*destination as usize] = routes.up.iter().map(satellite).collect();
@@ -69,10 +74,12 @@ impl Orbits {
             let routes = self.destinations.binary_search(&to).ok()?;
             step.routes[routes].up[from as usize].map(|(_, delay)| delay)
         };
-        for ([client, server], (sum_ns, steps)) in self.pairs.iter().zip(&mut self.base_rtts) {
+        let end = step.until.min(Instant::START + self.duration);
+        let lasts_ns = u128::from(end.saturating_since(step.from).as_nanos());
+        for ([client, server], (sum_ns, lasted_ns)) in self.pairs.iter().zip(&mut self.base_rtts) {
             if let (Some(there), Some(back)) = (delay(*client, *server), delay(*server, *client)) {
-                *sum_ns += u128::from((there + back).as_nanos());
-                *steps += 1;
+                *sum_ns += u128::from((there + back).as_nanos()) * lasts_ns;
+                *lasted_ns += lasts_ns;
             }
         }
     }

@@ -12,7 +12,7 @@ use skyhop_orbit::Constellation;
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::request::{PathError, PathOptions, PathRequest, Place};
-use crate::routing::RoutesTo;
+use crate::routing::{RoutesTo, RoutingKind};
 pub use lasers::LaserPath;
 pub use steps::NetworkSteps;
 
@@ -32,6 +32,9 @@ pub struct NetworkRequest {
     pub every: Option<Duration>,
     /// Duration of the run.
     pub duration: Duration,
+    /// Choice of the routes.
+    #[serde(default)]
+    pub routing: RoutingKind,
     /// Other simulator whose Earth model, speed of light and rules the network uses, if any.
     pub compat: Compat,
     /// Options of the links; points of presence, fibre and grid are ignored.
@@ -90,9 +93,10 @@ impl NetworkRequest {
     /// Check the request.
     ///
     /// # Errors
-    /// There are fewer than two sites, or an option is invalid.
+    /// There are fewer than two sites, or an option or the routing is invalid.
     pub fn validate(&self) -> Result<(), PathError> {
         self.path_request()?.validate()?;
+        self.routing.check([self.constellation.satellites() as usize, self.sites.len()])?;
         self.sites.iter().try_for_each(Place::validate)
     }
 }

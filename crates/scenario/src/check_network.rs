@@ -9,8 +9,8 @@ use crate::ScenarioError;
 use crate::catalogue::SiteRow;
 use crate::named::NamedScenario;
 use crate::types::{
-    Flow, FlowKeys, FlowKind, GridKeys, HopKeys, LinkSection, NetworkSection, SignalSource,
-    SiteKeys, Sites, TrafficSection,
+    Flow, FlowKeys, FlowKind, GridKeys, HopKeys, LinkSection, NetworkSection, Routing,
+    SignalSource, SiteKeys, Sites, TrafficSection,
 };
 
 /// Largest number of sites of a network.
@@ -41,6 +41,7 @@ impl NamedScenario {
             let remedy = ("network.interval", "steps", "lengthen it, shorten run.duration");
             self.within(remedy, steps, MOST_STEPS)?;
         }
+        self.check_snapshots(network)?;
         for (key, keys) in hops(network) {
             self.check_hop(&format!("network.{key}"), keys)?;
         }
@@ -50,6 +51,25 @@ impl NamedScenario {
         match &network.traffic {
             Some(traffic) => self.check_traffic(traffic),
             None => Ok(()),
+        }
+    }
+
+    /// Check that routes are computed at the ends of snapshots.
+    fn check_snapshots(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
+        let Routing::Snapshot(keys) = &network.routing else { return Ok(()) };
+        let key = "network.routing.every";
+        match network.interval.0 {
+            None => {
+                let what =
+                    "has no effect with interval = \"never\"; expected routing = \"shortest\"";
+                Err(self.key_error(key, what))
+            }
+            Some(interval) if keys.every < interval => {
+                let what =
+                    format!("is {}; expected at least the interval of {interval}", keys.every);
+                Err(self.key_error(key, what))
+            }
+            Some(_) => Ok(()),
         }
     }
 

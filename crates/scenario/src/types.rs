@@ -8,6 +8,7 @@ mod flow;
 mod link;
 mod network;
 mod path;
+mod routing;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
 pub use network::{
-    GridKeys, HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites,
+    GridKeys, HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, SiteKeys, Sites,
     TrafficKind, TrafficSection, UserLinkKeys, UserLinks,
 };
 pub(crate) use path::STARLINK_OFFSET;
@@ -33,6 +34,7 @@ pub use path::{
     AccessKeys, AccessPath, ConstellationPath, FixedPath, JitterKeys, PathKind, PathSection,
     TracePath,
 };
+pub use routing::{Routing, RoutingTableKeys, SnapshotKeys};
 
 /// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

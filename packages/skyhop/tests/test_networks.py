@@ -10,6 +10,7 @@ import pytest
 from conftest import Skyhop
 
 import skyhop as skyhop_package
+from skyhop.errors import InputError
 from skyhop.report import write_report
 
 SCENARIO = """
@@ -139,3 +140,67 @@ def test_a_study_varies_a_network(skyhop: Skyhop, tmp_path: Path) -> None:
     assert "kuiper-630-hypatia, 4 sites, permutation" in done.stdout
     rows = pl.read_parquet(tmp_path / "study" / "results.parquet")
     assert set(rows["cc"]) == {"reno", "cubic"}
+
+
+def test_what_fails_loses_packets_and_routes_lead_around_it(
+    skyhop: Skyhop, scenario: Path, tmp_path: Path
+) -> None:
+    failing = scenario.read_text() + '\n[[failure]]\nsite = "Delhi"\nfrom = "1 s"\n'
+    failing += '[[failure]]\nsatellites = "5 %"\nfrom = "1 s"\nseed = 3\n'
+    scenario.write_text(failing)
+    done = skyhop("sim", scenario, "-o", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "58 of 1156 satellites fail" in run["warnings"]
+    assert run["scenario"]["failure"][1]["satellites"] == "5 %"
+    flows = pl.read_parquet(tmp_path / "run" / "flows.parquet")
+    after = (
+        flows.filter(pl.col("t_ns") > 1_200_000_000)
+        .group_by("flow")
+        .agg(pl.col("goodput_bps").sum())
+    )
+    goodputs_bps = dict(after.iter_rows())
+    assert goodputs_bps[0] > 0
+    assert goodputs_bps[1] == 0, "Delhi receives nothing"
+    events = pl.read_parquet(tmp_path / "run" / "events.parquet")
+    lost = events.filter(pl.col("reason").is_in(["outage", "dismantled"]))
+    assert lost.height > 0
+    assert lost["t_ns"].min() >= 1_000_000_000  # type: ignore[operator]
+
+
+def test_all_pairs_avoid_what_fails(tmp_path: Path) -> None:
+    sites = ["51.5,-0.1", "40.7,-74", "35.7,139.7"]
+    keys = {"constellation": "kuiper-630-hypatia", "compat": "hypatia", "step": "500 ms"}
+    whole = skyhop_package.all_pairs(sites, tmp_path / "whole.parquet", duration="2 s", **keys)
+    first = whole.routes(0, 1)[0][1][0]
+    failures: list[dict[str, object]] = [
+        {"satellite": first, "from": "1 s"},
+        {"site": "35.7,139.7", "from": "1 s", "until": "1500 ms"},
+    ]
+    failing = skyhop_package.all_pairs(
+        sites, tmp_path / "failing.parquet", duration="2 s", failures=failures, **keys
+    )
+    assert whole.delays_ns.shape == failing.delays_ns.shape == (4, 3)
+    assert (whole.delays_ns[:2] == failing.delays_ns[:2]).all()
+    assert failing.delays_ns[2, 0] > whole.delays_ns[2, 0]
+    assert (failing.delays_ns[2, 1:] == 0).all()
+    assert (failing.delays_ns[3] > 0).all()
+    assert all(first not in nodes for at, nodes in failing.routes(0, 1) if at >= 1_000_000_000)
+    with pytest.raises(InputError, match=r"failure\.0\.satellite: is 1156"):
+        skyhop_package.all_pairs(
+            sites, tmp_path / "x.parquet", duration="2 s", failures=[{"satellite": 1156}], **keys
+        )
+
+
+def test_the_report_counts_cells_by_their_height(skyhop: Skyhop, tmp_path: Path) -> None:
+    file = tmp_path / "cells.toml"
+    file.write_text(
+        '[network]\nconstellation = "kuiper-630-hypatia"\n'
+        'sites = { grid = "20 deg", latitudes = [-40, 40] }\n'
+        '[network.traffic]\nkind = "permutation"\ncc = "reno"\n[run]\nduration = "500 ms"\n'
+    )
+    done = skyhop("sim", file, "-o", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert "68 flows" in done.stdout
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text()
+    assert "kuiper-630-hypatia, cells of 20 deg" in page

@@ -11,7 +11,7 @@ use crate::compat::CompatRules;
 use crate::failures::FailedParts;
 use crate::handover::Link;
 use crate::request::PathError;
-use crate::routing::{NetworkView, RoutesTo, Routing, Shortest};
+use crate::routing::{NetworkView, RoutesTo, Routing};
 use crate::topology::{Topology, look_up, sky, topology};
 
 /// Source of the steps of a network, one after the other in constant memory.
@@ -49,7 +49,7 @@ impl NetworkSteps {
         let mut steps = Self {
             topology: topology(&of_path, &ephemeris),
             sky: sky(&of_path, &request.sites, &ephemeris),
-            routing: Box::new(Shortest::new(threads)),
+            routing: request.routing.routing(&request, threads),
             positions: Vec::new(),
             in_view: vec![Vec::new(); request.sites.len()],
             usable: Vec::new(),
@@ -176,21 +176,28 @@ impl NetworkSteps {
             in_view: &self.usable,
             destinations: &self.request.destinations,
         });
-        match found {
-            Some(routes) => {
-                self.routes = routes.into();
-                Arc::clone(&self.routes)
-            }
-            None => self.without_lost_hops(),
+        let is_new = found.is_some();
+        if let Some(routes) = found {
+            self.routes = routes.into();
         }
+        if is_new && self.routing.uses_existing_hops() {
+            return Arc::clone(&self.routes);
+        }
+        self.without_lost_hops()
     }
 
-    /// Routes of an earlier time without the hops between satellites and sites that cannot be used now.
+    /// Routes without the hops that do not exist now.
     fn without_lost_hops(&self) -> Arc<[RoutesTo]> {
         let usable = |(destination, routes): (&u32, &RoutesTo)| {
             let next = |(satellite, next): (u32, &Option<u32>)| {
-                let is_last = *next == Some(satellite);
-                next.filter(|_| !is_last || self.can_use(*destination as usize, satellite))
+                let exists = |next: &u32| match *next {
+                    last if last == satellite => self.can_use(*destination as usize, last),
+                    next => {
+                        let mut edges = self.topology.graph().edges(satellite).iter();
+                        edges.any(|edge| edge.to == next && edge.is_open())
+                    }
+                };
+                next.filter(exists)
             };
             let up = |(site, up): (usize, &Option<(u32, Duration)>)| {
                 up.filter(|(satellite, _)| self.can_use(site, *satellite))

@@ -1,12 +1,105 @@
-//! Routings of a network, which choose the next hop of packets at every node: one file each.
+//! Routings of a network, which choose the next hop of packets at every node: one file each, and the table [`ROUTINGS`].
 
 mod shortest;
+mod snapshot;
+mod table;
 
+use serde::{Deserialize, Serialize};
 use skyhop_units::{Duration, Instant};
 
 use crate::handover::Link;
+use crate::network::NetworkRequest;
+use crate::request::PathError;
 use crate::route::Graph;
-pub(crate) use shortest::Shortest;
+use shortest::Shortest;
+use snapshot::Snapshot;
+use table::Table;
+pub use table::{NextHop, Node};
+
+/// Routing of a network, with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RoutingKind {
+    /// Route of the least delay, computed at every step.
+    #[default]
+    Shortest,
+    /// Route of the least delay at a moment, which holds for the given time.
+    Snapshot(Duration),
+    /// Rows of a table that never changes.
+    Table(Vec<NextHop>),
+}
+
+/// Entry of the table of routings.
+#[derive(Debug, Clone, Copy)]
+pub struct RoutingEntry {
+    /// Name in scenarios.
+    pub name: &'static str,
+    /// Summary for users, in one line.
+    pub summary: &'static str,
+    /// Routing with parameters that suit a network, for tests of all routings.
+    pub example: fn(&NetworkRequest) -> RoutingKind,
+}
+
+/// Table of all routings by their names.
+pub const ROUTINGS: [RoutingEntry; 3] = [
+    RoutingEntry {
+        name: "shortest",
+        summary: "the route of the least delay, computed every `interval`",
+        example: |_| RoutingKind::Shortest,
+    },
+    RoutingEntry {
+        name: "snapshot",
+        summary: "the route of the least delay at a moment, which holds for `every`, though satellites move",
+        example: |request| RoutingKind::Snapshot(request.every.unwrap_or(request.duration) * 3),
+    },
+    RoutingEntry {
+        name: "table",
+        summary: "the routes of a file, which never change",
+        example: |request| RoutingKind::Table(rows_at_start(request)),
+    },
+];
+
+/// Rows of the shortest routes at the start of a network.
+fn rows_at_start(request: &NetworkRequest) -> Vec<NextHop> {
+    let shortest = NetworkRequest { routing: RoutingKind::Shortest, ..request.clone() };
+    let Ok(mut steps) = crate::network::NetworkSteps::new(shortest, 1) else { return Vec::new() };
+    let step = steps.step();
+    let rows = |(&destination, routes): (&u32, &RoutesTo)| {
+        let next = (0..).zip(routes.next.clone());
+        let at_satellites = next.map(|(number, next)| (Node::Satellite(number), next));
+        let up = (0..).zip(routes.up.clone());
+        let at_sites = up.map(|(index, up)| (Node::Site(index), up.map(|(next, _)| next)));
+        let all = at_satellites.chain(at_sites);
+        let row =
+            move |(at, next): (Node, Option<u32>)| Some(NextHop { at, destination, next: next? });
+        all.filter_map(row).collect::<Vec<_>>()
+    };
+    request.destinations.iter().zip(step.routes.iter()).flat_map(rows).collect()
+}
+
+impl RoutingKind {
+    /// Check the parameters for a network with so many satellites and sites.
+    ///
+    /// # Errors
+    /// A time is zero, or a table has a loop or nodes that the network does not have.
+    pub(crate) fn check(&self, counts: [usize; 2]) -> Result<(), PathError> {
+        match self {
+            Self::Shortest => Ok(()),
+            Self::Snapshot(Duration::ZERO) => Err(PathError::NoTime { what: "snapshot" }),
+            Self::Snapshot(_) => Ok(()),
+            Self::Table(rows) => table::check(rows, counts),
+        }
+    }
+
+    /// Create the routing of a network, whose searches use so many threads.
+    pub(crate) fn routing(&self, request: &NetworkRequest, threads: usize) -> Box<dyn Routing> {
+        let counts = [request.constellation.satellites() as usize, request.sites.len()];
+        match self {
+            Self::Shortest => Box::new(Shortest::new(threads)),
+            Self::Snapshot(every) => Box::new(Snapshot::new(*every, threads)),
+            Self::Table(rows) => Box::new(Table::new(rows, &request.destinations, counts)),
+        }
+    }
+}
 
 /// Routes to one destination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +107,7 @@ pub struct RoutesTo {
     /// Next node of each satellite: a neighbour; the satellite itself if it sends to the destination directly; `None`
     /// without a route.
     pub next: Vec<Option<u32>>,
-    /// Satellite to which each site sends, and the delay of the whole route; `None` without a route.
+    /// Satellite to which each site sends, and the delay of the whole route when it was chosen; `None` without a route.
     pub up: Vec<Option<(u32, Duration)>>,
 }
 
@@ -22,7 +115,6 @@ pub struct RoutesTo {
 #[derive(Clone, Copy)]
 pub(crate) struct NetworkView<'a> {
     /// Time since the start.
-    #[expect(dead_code, reason = "routings that hold their routes read it")]
     pub(crate) now: Instant,
     /// Links between satellites; those that have failed are closed.
     pub(crate) graph: &'a Graph,
@@ -32,8 +124,28 @@ pub(crate) struct NetworkView<'a> {
     pub(crate) destinations: &'a [u32],
 }
 
+impl NetworkView<'_> {
+    /// Delay between a site and a satellite, in seconds; `None` if the site cannot use it.
+    fn link_delay_s(&self, site: usize, satellite: u32) -> Option<f64> {
+        let links = &self.in_view[site];
+        let place = links.binary_search_by_key(&satellite, |link| link.satellite).ok()?;
+        Some(links[place].delay_s)
+    }
+
+    /// Delay of the laser between two satellites, in seconds; `None` if there is none.
+    fn laser_delay_s(&self, from: u32, to: u32) -> Option<f64> {
+        let mut edges = self.graph.edges(from).iter();
+        edges.find(|edge| edge.to == to && edge.is_open()).map(|edge| edge.weight)
+    }
+}
+
 /// Choice of the routes to all destinations.
 pub(crate) trait Routing: Send {
     /// Return the routes to each destination that hold from now on; `None` if those before hold on.
     fn routes(&mut self, view: &NetworkView<'_>) -> Option<Vec<RoutesTo>>;
+
+    /// Whether new routes have only hops that exist when they are chosen.
+    fn uses_existing_hops(&self) -> bool {
+        true
+    }
 }

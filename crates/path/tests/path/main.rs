@@ -15,4 +15,5 @@ mod mirror;
 mod network;
 mod outage;
 mod routes;
+mod routings;
 mod simple_pairs;

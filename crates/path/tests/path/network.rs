@@ -8,6 +8,7 @@ use skyhop_model::{Compat, Relay};
 use skyhop_orbit::{Constellation, Ephemeris};
 use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps};
+use skyhop_path::routing::RoutingKind;
 use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
 use skyhop_units::{Duration, Instant};
 
@@ -38,6 +39,7 @@ pub(crate) fn request(
         sites,
         every: Some(STEP),
         duration: STEP * 20,
+        routing: RoutingKind::default(),
         compat,
         options: PathOptions::default(),
     }

@@ -127,7 +127,7 @@ impl Fallible<'_> {
     }
 
     /// Number of a satellite.
-    fn satellite(self, key: &SatelliteKey) -> Result<u32, String> {
+    pub(crate) fn satellite(self, key: &SatelliteKey) -> Result<u32, String> {
         let count = self.constellation.satellites();
         let name = match key {
             SatelliteKey::Number(number) if *number < count => return Ok(*number),

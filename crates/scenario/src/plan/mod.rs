@@ -19,6 +19,7 @@ mod path;
 mod path_request;
 mod places;
 mod rate_oracle;
+mod routing;
 mod schedule;
 mod traffic;
 

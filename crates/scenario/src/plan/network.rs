@@ -9,6 +9,7 @@ use skyhop_model::{Direction, DuringOutage, Relay};
 use skyhop_orbit::Geodetic;
 use skyhop_path::failures::Part;
 use skyhop_path::network::NetworkRequest;
+use skyhop_path::routing::RoutingKind;
 use skyhop_path::{Endpoint, PathError, PathRequest, PathTrace, Place};
 use skyhop_units::{Duration, Quoted, did_you_mean};
 
@@ -91,8 +92,8 @@ impl NamedScenario {
         let flows = self.network_flows(network, &sites)?;
         self.check_flow_rows(&flows)?;
         let of_path = self.request_of_network(network, &sites)?;
-        let of_path = self.with_failures(of_path, &sites)?;
-        let plan = self.network_plan(network, of_path, sites, &flows)?;
+        let (of_path, routing) = self.with_failures(network, of_path, &sites)?;
+        let plan = self.network_plan(network, (of_path, routing), sites, &flows)?;
         self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
@@ -265,20 +266,22 @@ impl NamedScenario {
         request.map_err(|error| error.moved("path", "network"))
     }
 
-    /// Add the failures of `[[failure]]` to the request of a network with these sites.
+    /// Add the failures of `[[failure]]` to the request of a network with these sites, and find its routing.
     fn with_failures(
         &self,
+        network: &NetworkSection,
         mut request: PathRequest,
         sites: &[Site],
-    ) -> Result<PathRequest, ScenarioError> {
+    ) -> Result<(PathRequest, RoutingKind), ScenarioError> {
         let by_name = SitesByName::new(sites);
         let of = Fallible {
             constellation: &request.constellation,
             start: request.start,
             site: &|name| by_name.index(name),
         };
+        let routing = self.routing_kind(&network.routing, of)?;
         request.options.failures = self.failures(&self.scenario.failure, of)?;
-        Ok(request)
+        Ok((request, routing))
     }
 
     /// Check that the lasers of `[[failure]]` exist at some time.
@@ -301,7 +304,7 @@ impl NamedScenario {
     fn network_plan(
         &self,
         network: &NetworkSection,
-        of_path: PathRequest,
+        (of_path, routing): (PathRequest, RoutingKind),
         sites: Vec<Site>,
         flows: &[FlowPlan],
     ) -> Result<NetworkPlan, ScenarioError> {
@@ -316,6 +319,7 @@ impl NamedScenario {
             start,
             every: network.interval.0,
             duration,
+            routing,
             compat,
             options,
         };
@@ -354,6 +358,9 @@ impl NamedScenario {
         let network = &mut value["network"];
         network["start"] = serde_json::json!(request.start);
         self.make_paths_absolute(network, &["constellation", "sites"]);
+        if let Some(routing) = network.get_mut("routing") {
+            self.make_paths_absolute(routing, &["file"]);
+        }
         if let Some(traffic) = network.get_mut("traffic") {
             self.make_paths_absolute(traffic, &["file"]);
             self.make_files_of_flow_absolute(traffic);

@@ -15,7 +15,9 @@ use skyhop_units::{Angle, Duration, Length, QueueLimit, Rate, UtcInstant};
 use super::flow::{allow_cc_parameters, cc_parameters};
 use crate::by_kind;
 use crate::keys::{Kinds, read_parts};
-use crate::types::{ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, TcpFlowKeys};
+use crate::types::{
+    ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, Routing, TcpFlowKeys, routing,
+};
 
 /// `[network]`: a constellation with many sites as one network. Packets go hop by hop over its satellites, and flows
 /// that meet on a satellite share its queues.
@@ -32,8 +34,11 @@ pub struct NetworkSection {
     /// UTC time at which the run begins. Default: the constellation's epoch; for element sets the median of their
     /// epochs.
     pub start: Option<UtcInstant>,
-    /// Choice of routes: "shortest" (the least delay from the satellite or site where a packet is to its destination).
-    #[serde(default)]
+    /// Choice of routes: "shortest" (the least delay from the satellite or site where a packet is to its destination), or
+    /// a table: { kind = "snapshot", every = "15 s" } holds the routes of a moment, { kind = "table", file = "routes.csv" }
+    /// has those of a file.
+    #[serde(default, with = "routing")]
+    #[schemars(with = "Routing")]
     pub routing: Routing,
     /// Time between two computations of the routes, above 0 s; or "never" for the satellites and routes of the start
     /// throughout.
@@ -192,15 +197,6 @@ text_or!(
     SiteKeys, Place, "a place such as \"London\", or { name = \"X\", lat = 1.0, lon = 2.0 }",
     visit_map: MapAccess => MapAccessDeserializer, Position
 );
-
-/// Choice of routes in a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Routing {
-    /// Route of the least delay.
-    #[default]
-    Shortest,
-}
 
 /// Time between two computations of the routes; `None` if they are computed once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use skyhop_model::{Compat, Counts as _, Dscp, End, LinuxLink, LiveDevice, LossRe
 use skyhop_orbit::Constellation;
 use skyhop_path::failures::{Failure, Part, drawn_satellites};
 use skyhop_path::network::NetworkRequest;
+use skyhop_path::routing::RoutingKind;
 use skyhop_path::{PathOptions, Place};
 use skyhop_record::{EventRow, RunData};
 use skyhop_sim::SimulatorOn;
@@ -44,6 +45,7 @@ fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment
         destinations,
         every: Some(Duration::from_millis(100)),
         duration,
+        routing: RoutingKind::default(),
         compat: Compat::Hypatia,
         options: PathOptions::default(),
     };

@@ -276,6 +276,8 @@ def named_files(
     if network := resolved.get("network"):
         named = {key: network.get(key) for key in ("constellation", "sites")}
         named["traffic"] = network.get("traffic", {}).get("file")
+        if isinstance(routing := network.get("routing"), dict):
+            named["routing"] = routing.get("file")
         found["network"] = digests.of(
             {key: value for key, value in named.items() if isinstance(value, str)}, directory
         )

@@ -18,15 +18,20 @@
 
 mod arrivals;
 mod calendar;
+mod device;
 mod fleet;
+mod ground;
 mod layout;
 mod network;
-mod partition;
+mod pool;
+mod sky;
 mod threads;
+mod transfer;
 mod view;
 
 pub use calendar::Calendar;
+pub use ground::{Hosts, Uplinks};
 pub use layout::{Laser, Layout};
 pub use network::{Lost, Network};
-pub use partition::{Hosts, Routed, Uplinks};
+pub use transfer::Routed;
 pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, View, Views};

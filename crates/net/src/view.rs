@@ -23,6 +23,16 @@ pub struct Air {
     pub sets: bool,
 }
 
+/// Fate of a packet in the air.
+pub(crate) enum Crossing {
+    /// The packet arrives at this time.
+    Arrives(Instant),
+    /// The packet is lost, because the satellite has set before it arrives.
+    Sets,
+    /// The packet cannot enter the air, because the satellite is not in view.
+    NotInView,
+}
+
 /// Routes and delays during a step of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
@@ -40,9 +50,17 @@ pub struct View {
 }
 
 impl View {
+    /// Fate of a packet that enters the air between a site and a satellite at `now`.
+    #[inline]
+    pub(crate) fn crossing(&self, site: u32, satellite: u32, now: Instant) -> Crossing {
+        let Some(air) = self.air(site, satellite) else { return Crossing::NotInView };
+        let at = now + self.delay(air, now);
+        if air.sets && at > self.until { Crossing::Sets } else { Crossing::Arrives(at) }
+    }
+
     /// The satellite in the view of a site, if it is in view.
     #[inline]
-    pub(crate) fn air(&self, site: u32, satellite: u32) -> Option<&Air> {
+    fn air(&self, site: u32, satellite: u32) -> Option<&Air> {
         let in_view = &self.air[site as usize];
         let place = in_view.binary_search_by_key(&satellite, |air| air.satellite).ok()?;
         Some(&in_view[place])
@@ -50,7 +68,7 @@ impl View {
 
     /// Delay between a site and a satellite in view, for a packet that enters the air at `now`.
     #[inline]
-    pub(crate) fn delay(&self, air: &Air, now: Instant) -> Duration {
+    fn delay(&self, air: &Air, now: Instant) -> Duration {
         let [begin_ns, end_ns] = air.delay.map(|delay| delay.as_nanos() as i64);
         if begin_ns == end_ns {
             return air.delay[0];

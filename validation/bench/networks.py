@@ -66,7 +66,7 @@ def cities() -> Mapping[str, Any]:
 
 
 def pages() -> Mapping[str, Any]:
-    """Return a scenario of flows between 200 cities that load a page again and again."""
+    """Return a scenario of flows between 200 cities, each of which loads a page."""
     return {
         "network": {
             "constellation": "starlink-shell1",
@@ -76,8 +76,8 @@ def pages() -> Mapping[str, Any]:
                 "kind": "gravity",
                 "flows": PAGE_FLOWS,
                 "cc": "cubic",
-                "start_spread": "10 s",
-                "app": {"kind": "page"},
+                "start_spread": "50 s",
+                "app": {"kind": "page", "pages": 1},
             },
         },
         "run": {"duration": f"{PAGES_S} s"},

@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 use crate::layout::Layout;
 use crate::pool::{Place, Pool};
 use crate::transfer::{Outboxes, Routed, Transfer, Way};
-use crate::view::{Crossing, NO_SATELLITE, View};
+use crate::view::{Crossing, NO_SATELLITE, Routes, View};
 
 /// Ends of flows, at all sites.
 pub trait Hosts<P> {
@@ -75,7 +75,12 @@ impl<P: Routed> Ground<P> {
     }
 
     /// Process the events of the sites and of the hosts up to and including `until`, within a window.
-    pub(crate) fn run_until(&mut self, until: Instant, hosts: &mut impl Hosts<P>, view: &View) {
+    pub(crate) fn run_until(
+        &mut self,
+        until: Instant,
+        hosts: &mut impl Hosts<P>,
+        view: &View<impl Routes>,
+    ) {
         loop {
             let (component, of_site) = self.calendar.next().unwrap_or((0, Instant::NEVER));
             let of_host = hosts.next().unwrap_or(Instant::NEVER);
@@ -90,7 +95,13 @@ impl<P: Routed> Ground<P> {
         }
     }
 
-    fn visit(&mut self, component: usize, now: Instant, hosts: &mut impl Hosts<P>, view: &View) {
+    fn visit(
+        &mut self,
+        component: usize,
+        now: Instant,
+        hosts: &mut impl Hosts<P>,
+        view: &View<impl Routes>,
+    ) {
         let Some(site) = component.checked_sub(self.uplinks.len()) else {
             return self.visit_uplink(component, now, view);
         };
@@ -102,7 +113,7 @@ impl<P: Routed> Ground<P> {
     }
 
     /// Send the packets that leave a site through the air, and record the losses of its device.
-    fn visit_uplink(&mut self, site: usize, now: Instant, view: &View) {
+    fn visit_uplink(&mut self, site: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(place) = self.uplinks[site].pop(now, &mut self.pool) {
             self.leave(site as u32, place, now, view);
         }
@@ -121,9 +132,9 @@ impl<P: Routed> Ground<P> {
         self.layout.air_device(self.layout.satellites + site)
     }
 
-    fn leave(&mut self, site: u32, place: Place, now: Instant, view: &View) {
+    fn leave(&mut self, site: u32, place: Place, now: Instant, view: &View<impl Routes>) {
         let packet = self.pool.remove(place);
-        let satellite = view.up[packet.payload.destination() as usize][site as usize];
+        let satellite = view.routes.up(site, packet.payload.destination(), packet.flow);
         let crossing = match satellite {
             NO_SATELLITE => Crossing::NotInView,
             satellite => view.crossing(site, satellite, now),
@@ -154,7 +165,7 @@ impl<P: Routed> Ground<P> {
     }
 
     /// Bring devices with events of their own up to `now`, after all events up to that time.
-    pub(crate) fn settle(&mut self, now: Instant, view: &View) {
+    pub(crate) fn settle(&mut self, now: Instant, view: &View<impl Routes>) {
         for site in 0..self.uplinks.len() {
             self.visit_uplink(site, now, view);
         }

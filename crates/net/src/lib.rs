@@ -34,4 +34,4 @@ pub use ground::{Hosts, Uplinks};
 pub use layout::{Laser, Layout};
 pub use network::{Lost, Network};
 pub use transfer::Routed;
-pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, View, Views};
+pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};

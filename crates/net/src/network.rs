@@ -25,13 +25,13 @@ pub struct Lost<P> {
 }
 
 /// Satellites and sites with their devices, and the flows between the sites.
-pub struct Network<P, H, V> {
+pub struct Network<P, H, V: Views> {
     ground: Ground<P>,
     hosts: H,
     sky: Vec<Sky<P>>,
     fleet: Arc<Fleet>,
     views: V,
-    view: View,
+    view: View<V::Routes>,
     exchange: Exchange<P>,
     /// Number of devices.
     devices: usize,
@@ -47,7 +47,7 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
     pub fn new(
         layout: Arc<Layout>,
         hosts: H,
-        (view, views): (View, V),
+        (view, views): (View<V::Routes>, V),
         threads: usize,
     ) -> Result<Self, LinkError> {
         let groups = if threads > 1 { GROUPS_PER_THREAD * threads } else { 1 };

@@ -17,7 +17,7 @@ use crate::fleet::Fleet;
 use crate::layout::Layout;
 use crate::pool::{Place, Pool, Queue};
 use crate::transfer::{Outboxes, Routed, Transfer, Way};
-use crate::view::{Crossing, DOWN, NO_ROUTE, View};
+use crate::view::{Crossing, DOWN, NO_ROUTE, Routes, View};
 
 /// Event of a satellite: the first of its lasers with events of their own.
 const LASERS: usize = 0;
@@ -138,7 +138,7 @@ impl<P: Routed> Sky<P> {
     }
 
     /// Process all events up to and including `until`, within a window.
-    pub(crate) fn run_until(&mut self, until: Instant, view: &View) {
+    pub(crate) fn run_until(&mut self, until: Instant, view: &View<impl Routes>) {
         for index in 0..self.next.len() {
             if self.next[index] <= until {
                 self.run_satellite(index, until, view);
@@ -146,7 +146,7 @@ impl<P: Routed> Sky<P> {
         }
     }
 
-    fn run_satellite(&mut self, index: usize, until: Instant, view: &View) {
+    fn run_satellite(&mut self, index: usize, until: Instant, view: &View<impl Routes>) {
         let air = self.air_event(index);
         loop {
             let (event, now) = self.earliest(index);
@@ -187,7 +187,7 @@ impl<P: Routed> Sky<P> {
         self.events[self.first_events[index] as usize + event] = at;
     }
 
-    fn visit_line(&mut self, index: usize, number: usize, now: Instant, view: &View) {
+    fn visit_line(&mut self, index: usize, number: usize, now: Instant, view: &View<impl Routes>) {
         let line = self.first_lines[index] as usize + number;
         while let Some(place) = self.pool.take_first(&mut self.lines[line].packets, now) {
             let arrived = &mut self.lines[line].arrived;
@@ -200,7 +200,7 @@ impl<P: Routed> Sky<P> {
         self.events[line.event as usize] = line.packets.next();
     }
 
-    fn visit_air(&mut self, index: usize, now: Instant, view: &View) {
+    fn visit_air(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(packet) = self.in_air[index].pop(now) {
             self.crossings += 1;
             let place = self.pool.insert(packet);
@@ -212,11 +212,10 @@ impl<P: Routed> Sky<P> {
 
     /// Hand a packet to the device of a satellite that the route leads through.
     #[inline]
-    fn forward(&mut self, index: usize, place: Place, now: Instant, view: &View) {
+    fn forward(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
         let satellite = self.satellites.start + index as u32;
         let packet = self.pool.get(place);
-        let ports = &view.ports[packet.payload.destination() as usize];
-        match ports[satellite as usize] {
+        match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE => self.lose(index, place, now, LossReason::Outage),
             DOWN => {
                 let downlink = &mut self.downlinks[index];
@@ -344,7 +343,7 @@ impl<P: Routed> Sky<P> {
     }
 
     /// Send the packets that leave a satellite's downlink through the air, and record its losses.
-    fn visit_downlink(&mut self, index: usize, now: Instant, view: &View) {
+    fn visit_downlink(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(place) = self.downlinks[index].pop(now, &mut self.pool) {
             self.leave(index, place, now, view);
         }
@@ -354,7 +353,7 @@ impl<P: Routed> Sky<P> {
         self.set_event(index, DOWNLINK, next);
     }
 
-    fn leave(&mut self, index: usize, place: Place, now: Instant, view: &View) {
+    fn leave(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
         let satellite = self.satellites.start + index as u32;
         let site = self.pool.get(place).payload.destination();
         match view.crossing(site, satellite, now) {
@@ -371,10 +370,10 @@ impl<P: Routed> Sky<P> {
     /// Forward a packet that has waited at a satellite while its destination went out of view: it takes the satellite's
     /// new route, if there is one.
     #[cold]
-    fn turn(&mut self, index: usize, place: Place, now: Instant, view: &View) {
-        let satellite = self.satellites.start as usize + index;
-        let destination = self.pool.get(place).payload.destination();
-        match view.ports[destination as usize][satellite] {
+    fn turn(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
+        let satellite = self.satellites.start + index as u32;
+        let packet = self.pool.get(place);
+        match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE | DOWN => self.lose(index, place, now, LossReason::Outage),
             _ => self.forward(index, place, now, view),
         }
@@ -388,7 +387,7 @@ impl<P: Routed> Sky<P> {
     }
 
     /// Bring devices with events of their own up to `now`, after all events up to that time.
-    pub(crate) fn settle(&mut self, now: Instant, view: &View) {
+    pub(crate) fn settle(&mut self, now: Instant, view: &View<impl Routes>) {
         for index in 0..self.satellites.len() {
             self.visit_lasers(index, now);
             self.visit_downlink(index, now, view);
@@ -426,6 +425,6 @@ impl<P: Routed> Sky<P> {
 }
 
 /// Length of a window: the shortest time that a packet takes from node to node.
-pub(crate) fn lookahead(fleet: &Fleet, view: &View) -> Duration {
+pub(crate) fn lookahead<R>(fleet: &Fleet, view: &View<R>) -> Duration {
     fleet.lookahead.min(view.least_delay())
 }

@@ -13,7 +13,7 @@ use skyhop_units::{Duration, Instant};
 use crate::ground::{Ground, Hosts};
 use crate::sky::Sky;
 use crate::transfer::{Outboxes, Routed, Transfer};
-use crate::view::View;
+use crate::view::{Routes, View};
 
 /// Places where partitions leave packets for each other. The partition of the sites is the last.
 pub(crate) struct Exchange<P> {
@@ -85,11 +85,11 @@ impl<P: Routed> Exchange<P> {
 }
 
 /// Process all events of all partitions up to and including `end`, in windows of the duration `lookahead`.
-pub(crate) fn run<P: Routed + Send, H: Hosts<P>>(
+pub(crate) fn run<P: Routed + Send, H: Hosts<P>, R: Routes>(
     exchange: &mut Exchange<P>,
     (ground, hosts): (&mut Ground<P>, &mut H),
     sky: &mut [Sky<P>],
-    (view, lookahead, end): (&View, Duration, Instant),
+    (view, lookahead, end): (&View<R>, Duration, Instant),
 ) {
     exchange.window += 1;
     let next = ground.next(hosts);
@@ -120,14 +120,14 @@ pub(crate) fn run<P: Routed + Send, H: Hosts<P>>(
 }
 
 /// Windows of a step, as all threads see them.
-struct Windows<'n, P> {
+struct Windows<'n, P, R> {
     exchange: &'n Exchange<P>,
-    view: &'n View,
+    view: &'n View<R>,
     lookahead: Duration,
     end: Instant,
 }
 
-impl<P: Routed> Windows<'_, P> {
+impl<P: Routed, R: Routes> Windows<'_, P, R> {
     /// Run a thread's share of all windows; return the number of the last window.
     ///
     /// `also` runs the partition of the sites: after the window with the given number up to the given time, and at the

@@ -33,23 +33,29 @@ pub(crate) enum Crossing {
     NotInView,
 }
 
+/// Next hops of packets.
+pub trait Routes: Sync {
+    /// Next hop of a flow's packet from a satellite to a site: one of the satellite's lasers, [`DOWN`] or [`NO_ROUTE`].
+    fn port(&self, satellite: u32, destination: u32, flow: u32) -> Port;
+
+    /// Satellite to which a site sends a flow's packet to another site; [`NO_SATELLITE`] without a route.
+    fn up(&self, site: u32, destination: u32, flow: u32) -> u32;
+}
+
 /// Routes and delays during a step of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
+pub struct View<R> {
     /// Begin of the step.
     pub from: Instant,
     /// End of the step, at which the next one begins.
     pub until: Instant,
-    /// Ports of the satellites: those towards site 0, then those towards site 1, …; empty for a site to which no
-    /// packets go.
-    pub ports: Vec<Box<[Port]>>,
-    /// Satellites that the sites send to: those towards site 0, then those towards site 1, ….
-    pub up: Vec<Box<[u32]>>,
+    /// Next hops during the step.
+    pub routes: R,
     /// Satellites in view of each site, in ascending order.
     pub air: Vec<Vec<Air>>,
 }
 
-impl View {
+impl<R> View<R> {
     /// Fate of a packet that enters the air between a site and a satellite at `now`.
     #[inline]
     pub(crate) fn crossing(&self, site: u32, satellite: u32, now: Instant) -> Crossing {
@@ -89,6 +95,9 @@ impl View {
 
 /// Source of the views, one step after the other from the run's start.
 pub trait Views {
+    /// Next hops of the views.
+    type Routes: Routes;
+
     /// Replace `view` by that of the next step, which begins where the last one ends.
-    fn advance(&mut self, view: &mut View);
+    fn advance(&mut self, view: &mut View<Self::Routes>);
 }

@@ -102,7 +102,7 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
     utilisation, carried, backlog, drops, marks = (np.zeros(shape) for _ in range(5))
     busiest_s = np.zeros(len(found))
     lengths_s = np.maximum(np.diff(edges), 1e-9)
-    samples = np.maximum(np.round(lengths_s / _sample_s(run)), 1.0)
+    samples = np.maximum(np.round(lengths_s / sample_s(run)), 1.0)
     for row, (channel, series) in enumerate(found):
         bins = np.searchsorted(edges, series.t_s - _NS, side="right") - 1
 
@@ -153,7 +153,7 @@ def _half_s(series: LinkSeries) -> float:
     return float(series.t_s[place])
 
 
-def _sample_s(run: RunRecord) -> float:
+def sample_s(run: RunRecord) -> float:
     """Return the time between two samples in s."""
     of_run = run.scenario.get("run")
     text = of_run.get("sample") if isinstance(of_run, Mapping) else None

@@ -32,6 +32,11 @@ _POINTS = 9
 _PLACES = 24
 """Number of times at which positions are computed for a map of a whole run."""
 
+LOAD_COLOURS = (
+    "#F4E156", "#FCAC11", "#F57B17", "#DE5238", "#BA3655", "#922568", "#67166E", "#3B0964", "#10092D",
+)  # fmt: skip
+"""Colours of loads, the lowest first; higher ones are darker, so that they differ in print."""
+
 MapKind: TypeAlias = Literal["satellite", "site"]
 
 
@@ -99,10 +104,16 @@ def network_maps(
         shown.append(_Shown([satellites_m] * len(loads.channels), loads.utilisation[:, column]))
     window = _window(loads.channels, shown, network)
     about = f"{run.name}: utilisation of links"
+    # Names of sites stay in their places from map to map.
+    ranks = {
+        channel.site: float(load)
+        for channel, load in zip(loads.channels, loads.utilisation.mean(axis=1), strict=True)
+        if channel.kind == "uplink"
+    }
     return [
         _map(
             f"{about}   ({network.utc(begin_s):%H:%M:%S} UTC, {_span(begin_s, step_s)})",
-            loads.channels, each, network, window, most_of(loads.utilisation),
+            loads.channels, each, network, window, most_of(loads.utilisation), ranks,
         )
         for begin_s, each in zip(times_s, shown, strict=True)
     ]  # fmt: skip
@@ -114,14 +125,15 @@ def link_line_deg(from_m: FloatArray, to_m: FloatArray, points: int = _POINTS) -
     return unrolled(ground_points_deg(from_m * (1 - shares) + to_m * shares))
 
 
-def hottest_directions(loads: Loads, column: int = 0) -> dict[str, int]:
-    """Return for each link the row of its busier direction in an interval, by the link's name."""
-    rows: dict[str, int] = {}
-    for row, channel in enumerate(loads.channels):
-        best = rows.setdefault(channel.link, row)
-        if loads.utilisation[row, column] > loads.utilisation[best, column]:
-            rows[channel.link] = row
-    return rows
+def load_rgb(load: float, most: float) -> tuple[int, int, int]:
+    """Return the colour of a load on a scale that ends at `most`, as three bytes."""
+    place = min(max(load / most, 0.0), 1.0) * (len(LOAD_COLOURS) - 1)
+    lower = min(int(place), len(LOAD_COLOURS) - 2)
+    ends = [[int(text[i : i + 2], 16) for i in (1, 3, 5)] for text in LOAD_COLOURS[lower:][:2]]
+    red, green, blue = (
+        round(one + (two - one) * (place - lower)) for one, two in zip(*ends, strict=True)
+    )
+    return red, green, blue
 
 
 def most_of(utilisation: FloatArray) -> float:
@@ -155,6 +167,7 @@ def _map(
     network: Network,
     window: Window,
     most: float,
+    ranks: Mapping[str, float] | None = None,
 ) -> NetworkMap:
     links = _links(channels, shown, window)
     nodes = [*_satellites(channels, shown, window), *_sites(channels, shown, network, window)]
@@ -164,9 +177,13 @@ def _map(
         longitudes_deg=window[1],
         land_deg=land_within(*window),
         links=sorted(links, key=lambda link: link.load),
-        nodes=sorted(nodes, key=lambda node: (node.kind == "site", node.load or 0.0)),
+        nodes=sorted(nodes, key=lambda node: (node.kind == "site", _rank(node, ranks or {}))),
         most=most,
     )
+
+
+def _rank(node: MapNode, ranks: Mapping[str, float]) -> float:
+    return ranks.get(node.name, node.load or 0.0)
 
 
 def _window(channels: Sequence[Channel], shown: Sequence[_Shown], network: Network) -> Window:

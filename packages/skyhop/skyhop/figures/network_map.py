@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from skyhop.analysis.network_map import MapNode, NetworkMap
+from skyhop.analysis.map_window import Window
+from skyhop.analysis.network_map import LOAD_COLOURS, MapNode, NetworkMap
 from skyhop.analysis.tables import short_number
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.map_axes import draw_land, frame_map, map_aspect
 from skyhop.figures.style import Sheet, new_figure, pt, sheet_of, title_figure
 
-_COLOURS = ListedColormap(colormaps["inferno_r"](np.linspace(0.08, 0.92, 256)), "load")
-"""Colours of loads: darker for higher ones, so that they also differ in print."""
+_COLOURS = LinearSegmentedColormap.from_list("load", LOAD_COLOURS)
 
 _IDLE = "#FFFFFF"
 """Colour of sites that did not send."""
@@ -61,11 +62,6 @@ def draw_network_map(view: NetworkMap, width: FigureWidth = "page") -> Sheet:
         _name_sites(ax, view, longitudes_deg)
     _add_key(figure, axes, view)
     return figure
-
-
-def load_colours() -> Colormap:
-    """Return the colours of loads from 0 to 1."""
-    return _COLOURS
 
 
 def _halves(view: NetworkMap, *, is_narrow: bool) -> Iterator[tuple[float, float]]:
@@ -120,71 +116,70 @@ def _draw_nodes(ax: Axes, view: NetworkMap) -> None:
 
 def _name_sites(ax: Axes, view: NetworkMap, longitudes_deg: tuple[float, float]) -> None:
     """Write the names of sites, of the busiest first, where they cover no other name or site."""
-    narrow = sheet_of(ax).laid_out.is_narrow
     west, east = longitudes_deg
-    # Width of a letter and height of a line in degrees.
-    letter = 1.2 * (east - west) / sheet_of(ax).laid_out.letters(7.5)
+    # The axes take about five sixths of the figure's width.
+    letter = 1.2 * (east - west) / sheet_of(ax).laid_out.letters(_NAME_POINTS)
     line = 2.2 * letter / map_aspect(view.latitudes_deg)
     sites = [n for n in view.nodes if n.kind == "site" and west <= n.at_deg[1] <= east]
-    taken = [_box(n.at_deg, 1.4 * letter, 0.9 * line, 0) for n in sites]
-    named = 0
+    taken = [_box(site.at_deg, 1.4 * letter, 0.9 * line) for site in sites]
+    room = _Room(letter, line, (view.latitudes_deg, longitudes_deg), taken)
+    left = _NAMES_NARROW if sheet_of(ax).laid_out.is_narrow else _NAMES
     for node in reversed(sites):
-        if named >= (_NAMES_NARROW if narrow else _NAMES):
-            break
         text = node.name.rpartition(", ")[0] or node.name
-        width = (len(text) + 1) * letter
-        found = _free_place(node, width, line, letter, taken, (west, east), view.latitudes_deg)
-        if found is None:
+        middle = room.take(node.at_deg, len(text) + 1) if left else None
+        if middle is None:
             continue
-        box, (latitude, longitude) = found
-        taken.append(box)
-        named += 1
-        ax.text(longitude, latitude, text, fontsize=pt(ax, 7.5), va="center", ha="center",
+        left -= 1
+        ax.text(middle[1], middle[0], text, fontsize=pt(ax, _NAME_POINTS), va="center", ha="center",
                 zorder=3.5, color="#222222", clip_on=True,
                 path_effects=[withStroke(linewidth=pt(ax, 2), foreground="white")])  # fmt: skip
 
 
-_Box = tuple[float, float, float, float]
+_NAME_POINTS = 7.5
+"""Font size of the names of sites on a page."""
+
+_Box: TypeAlias = tuple[float, float, float, float]
+"""Ranges in degrees: least and greatest latitude, least and greatest longitude."""
 
 
-def _box(middle_deg: tuple[float, float], width: float, height: float, shift: float) -> _Box:
+@dataclass(frozen=True)
+class _Room:
+    """Room on a map that names may take."""
+
+    letter_deg: float
+    """Width of a letter in degrees of longitude."""
+    line_deg: float
+    """Height of a line in degrees of latitude."""
+    window: Window
+    taken: list[_Box]
+    """Places of names and sites."""
+
+    def take(self, site_deg: tuple[float, float], letters: int) -> tuple[float, float] | None:
+        """Take room for a name right, left, above or below a site; return its middle if free."""
+        latitude, longitude = site_deg
+        width = letters * self.letter_deg
+        aside = width / 2 + self.letter_deg
+        for up, right in ((0.0, aside), (0.0, -aside), (self.line_deg, 0.0), (-self.line_deg, 0.0)):
+            middle = (latitude + up, longitude + right)
+            box = _box(middle, width, self.line_deg)
+            if self._is_inside(box) and not any(_overlap(box, other) for other in self.taken):
+                self.taken.append(box)
+                return middle
+        return None
+
+    def _is_inside(self, box: _Box) -> bool:
+        (south, north), (west, east) = self.window
+        return south < box[0] and box[1] < north and west < box[2] and box[3] < east
+
+
+def _box(middle_deg: tuple[float, float], width_deg: float, height_deg: float) -> _Box:
     latitude, longitude = middle_deg
-    return (
-        latitude - height / 2,
-        latitude + height / 2,
-        longitude + shift - width / 2,
-        longitude + shift + width / 2,
-    )
-
-
-def _free_place(
-    node: MapNode,
-    width: float,
-    line: float,
-    letter: float,
-    taken: Sequence[_Box],
-    longitudes: tuple[float, float],
-    latitudes: tuple[float, float],
-) -> tuple[_Box, tuple[float, float]] | None:
-    """Return the box of a name and its middle: right, left, above or below the site, if free."""
-    latitude, longitude = node.at_deg
-    aside = width / 2 + letter
-    for dy, dx in ((0.0, aside), (0.0, -aside), (line, 0.0), (-line, 0.0)):
-        middle = (latitude + dy, longitude + dx)
-        box = _box(middle, width, line, 0.0)
-        is_inside = (
-            box[0] > latitudes[0] and box[1] < latitudes[1]
-            and box[2] > longitudes[0] and box[3] < longitudes[1]
-        )  # fmt: skip
-        if is_inside and not any(_overlap(box, other) for other in taken):
-            return box, middle
-    return None
+    half, aside = height_deg / 2, width_deg / 2
+    return latitude - half, latitude + half, longitude - aside, longitude + aside
 
 
 def _overlap(one: _Box, other: _Box) -> bool:
-    return (
-        one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
-    )  # fmt: skip
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
 
 
 def _add_key(figure: Sheet, axes: Sequence[Axes], view: NetworkMap) -> None:

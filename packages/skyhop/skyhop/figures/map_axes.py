@@ -13,7 +13,7 @@ from skyhop.analysis.timeline import LIGHT_GREY
 from skyhop.data.arrays import FloatArray
 from skyhop.figures.style import label_x, pt
 
-_LAND, _COAST = "#EFEBE3", "#C9C1B2"
+_LAND, _COAST, _COAST_ABOVE = "#EFEBE3", "#C9C1B2", "#333333"
 
 
 def map_aspect(latitudes_deg: tuple[float, float]) -> float:
@@ -24,13 +24,17 @@ def map_aspect(latitudes_deg: tuple[float, float]) -> float:
     return 1 / float(np.cos(np.radians(sum(latitudes_deg) / 2)))
 
 
-def draw_land(ax: Axes, land_deg: Sequence[FloatArray]) -> None:
-    """Fill the land as a single shape, so that lakes are holes in it, and draw a light grid."""
+def draw_land(ax: Axes, land_deg: Sequence[FloatArray], *, outline: bool = False) -> None:
+    """Fill the land as a single shape, so that lakes are holes in it, and draw a light grid.
+
+    With `outline`, only its coasts are drawn, above what is on the map already.
+    """
     ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
     if not land_deg:
         return
     rings = [Path(np.vstack((ring, ring[:1]))[:, ::-1], closed=True) for ring in land_deg]
-    ax.add_patch(PathPatch(Path.make_compound_path(*rings), facecolor=_LAND, edgecolor=_COAST,
+    face, edge = ("none", _COAST_ABOVE) if outline else (_LAND, _COAST)
+    ax.add_patch(PathPatch(Path.make_compound_path(*rings), facecolor=face, edgecolor=edge,
                            linewidth=0.4, zorder=0.5, gid="land"))  # fmt: skip
 
 

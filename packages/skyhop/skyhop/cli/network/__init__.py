@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skyhop.cli.network import animate, export
+from skyhop.cli.network import animate, export, map_, pairs, without
 from skyhop.cli.options import group
 
 app = group(
@@ -10,5 +10,8 @@ app = group(
     "a constellation."
 )
 
+app.command("map", help=map_.HELP)(map_.map_)
+app.command("pairs", help=pairs.HELP)(pairs.pairs)
+app.command("without", help=without.HELP)(without.without)
 app.command("animate", help=animate.HELP)(animate.animate)
 app.command("export", help=export.HELP)(export.export)

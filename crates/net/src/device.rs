@@ -8,9 +8,13 @@ use crate::network::Lost;
 use crate::pool::{Place, Pool, Queue};
 
 /// Link behind a device: one that needs no events of its own if its configuration allows that.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all links are plain ones, which are near when not boxed"
+)]
 pub(crate) enum Egress<P> {
     Plain(PlainLink),
-    /// Boxed, because few links are such ones, and the others are visited far more often.
+    /// Link with losses, breaks or another discipline.
     General(Box<Link<P>>),
 }
 

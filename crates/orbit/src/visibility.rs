@@ -145,12 +145,13 @@ impl Sky {
         }
         self.near_since = Some(now);
         let limit = self.near_m * self.near_m;
+        // A satellite without a position (NaN) may get one before the next update.
+        let is_far = |a: Vec3, b: Vec3| (a - b).length_squared() > limit;
         for (site, near) in self.sites.iter().zip(&mut self.near) {
             near.clear();
             let ids = (0_u32..).zip(positions);
             near.extend(
-                ids.filter(|(_, position)| (**position - site.position).length_squared() <= limit)
-                    .map(|(id, _)| id),
+                ids.filter(|(_, position)| !is_far(**position, site.position)).map(|(id, _)| id),
             );
         }
     }

@@ -17,6 +17,7 @@ use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::compat::CompatRules;
+use crate::failures::FailedParts;
 use crate::handover::{IMMEDIATE, Link};
 use crate::repeated_search::RepeatedSearch;
 use crate::request::{PathError, PathRequest, Place};
@@ -37,6 +38,7 @@ pub struct AllPairs<'r> {
     sky: Sky,
     in_view: Vec<Vec<Link>>,
     topology: Box<dyn Topology>,
+    failed: FailedParts,
     origins: Vec<Box<dyn Origin>>,
     /// Buffers of each thread.
     workers: Vec<Worker>,
@@ -129,6 +131,7 @@ impl<'r> AllPairs<'r> {
             sky: sky(request, sites, &ephemeris),
             in_view: vec![Vec::new(); sites.len()],
             topology: topology(request, &ephemeris),
+            failed: FailedParts::default(),
             origins: (0..sites.len() - 1).map(origin).collect::<Result<_, _>>()?,
             workers: Vec::new(),
             ephemeris,
@@ -146,6 +149,8 @@ impl<'r> AllPairs<'r> {
     fn step(&mut self, at: Instant) -> PairsStep {
         let utc = self.request.start.after(at - Instant::START);
         self.ephemeris.earth_fixed(utc, &mut self.positions);
+        self.failed.update(&self.request.options.failures, at);
+        self.failed.blank(&mut self.positions);
         self.topology.update(at, &self.positions);
         self.look_up(at);
         let view = StepView {
@@ -166,6 +171,10 @@ impl<'r> AllPairs<'r> {
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
         look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
+        let failed = &self.failed;
+        let of_failed =
+            self.in_view.iter_mut().enumerate().filter(|(site, _)| failed.has_site(*site));
+        of_failed.for_each(|(_, in_view)| in_view.clear());
     }
 
     /// Join the results of all origins.

@@ -9,6 +9,7 @@ use skyhop_orbit::{Ephemeris, Geodetic, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::events::{EventRules, LinkTeardown};
+use crate::failures::FailedParts;
 use crate::handover::{self, HandoverPolicy, Link, OrbitForecast, Selection, View};
 use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
@@ -80,6 +81,7 @@ pub struct PathFrames<'r> {
     router: Router,
     route: Vec<u32>,
     rules: EventRules,
+    failed: FailedParts,
     /// Previous frame, without its events.
     previous: Option<Frame>,
 }
@@ -104,6 +106,7 @@ impl<'r> PathFrames<'r> {
             router: Router::default(),
             route: Vec::new(),
             rules: request.event_rules(),
+            failed: FailedParts::default(),
             previous: None,
             ephemeris,
         })
@@ -159,11 +162,13 @@ impl<'r> PathFrames<'r> {
     fn propagate(&mut self, at: Instant, time: UtcInstant) {
         if self.topology.needs_every_satellite() || !self.sky.knows_near(at) {
             self.ephemeris.earth_fixed(time, &mut self.positions);
-            return;
+        } else {
+            for satellite in self.sky.near() {
+                self.positions[satellite as usize] = self.ephemeris.earth_fixed_of(satellite, time);
+            }
         }
-        for satellite in self.sky.near() {
-            self.positions[satellite as usize] = self.ephemeris.earth_fixed_of(satellite, time);
-        }
+        self.failed.update(&self.request.options.failures, at);
+        self.failed.blank(&mut self.positions);
     }
 
     /// Find the satellites in view of each end. An end without a satellite gets a single link, of

@@ -81,6 +81,11 @@ impl Draw {
         self.between([0, STEPS - 1]) as f64 / STEPS as f64
     }
 
+    /// Uniform number of 64 bits.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// Uniform integer from `low` to `high`, both included.
     const fn between(self, [low, high]: [u64; 2]) -> u64 {
         low + ((self.0 as u128 * (high - low + 1) as u128) >> 64) as u64

@@ -6,6 +6,7 @@ use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
 
+use crate::failures::Failures;
 use crate::trace::TraceError;
 use crate::{Endpoint, OutageModel, handover};
 
@@ -62,6 +63,9 @@ pub struct PathOptions {
     pub fibre_stretch: f64,
     /// Times at which policies that follow a grid choose satellites.
     pub grid: UtcGrid,
+    /// Satellites, lasers and sites that fail.
+    #[serde(default)]
+    pub failures: Failures,
 }
 
 /// Equally spaced times in UTC.
@@ -100,7 +104,7 @@ impl UtcGrid {
 impl Default for PathOptions {
     /// Default options: inter-satellite links across the seam, and at least 80 km above the ground, where the
     /// atmosphere does not disturb them; no avoidance of the geostationary arc; no point of presence; fibre 1.4
-    /// times the great circle.
+    /// times the great circle; no failures.
     fn default() -> Self {
         Self {
             isl_seam: true,
@@ -109,6 +113,7 @@ impl Default for PathOptions {
             pops: Vec::new(),
             fibre_stretch: 1.4,
             grid: UtcGrid::default(),
+            failures: Failures::default(),
         }
     }
 }
@@ -242,6 +247,7 @@ impl PathRequest {
             return Err(PathError::NotGeostationary { constellation });
         }
         self.options.validate()?;
+        self.options.failures.check(self.constellation.satellites())?;
         let ends = [&self.from, &self.to].into_iter();
         ends.chain(&self.gateways).chain(&self.options.pops).try_for_each(Place::validate)
     }

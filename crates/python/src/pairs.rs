@@ -13,20 +13,22 @@ use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyScenario, with_places};
 use crate::progress::PyProgress;
 
-/// Compute the routes between all pairs of `sites` and write them to a file.
+/// Compute the routes between all pairs of `sites` and write them to a file; `failures` is a JSON list of tables as
+/// `[[failure]]` of a scenario has them.
 #[pyfunction]
 pub(crate) fn write_all_pairs(
     py: Python<'_>,
     scenario: &PyScenario,
     find_place: Py<PyAny>,
     sites: Vec<String>,
+    failures: &str,
     file: &str,
     progress: Py<PyAny>,
 ) -> Fallible<()> {
     let progress = PyProgress::new(progress);
     with_places(py, find_place.into(), |find_place| {
         let places = places(find_place, &sites)?;
-        let request = scenario.0.pairs_request(&places)?;
+        let request = scenario.0.pairs_request_with_failures(&places, failures)?;
         write(&request, &places, Path::new(file), &progress)
     })
 }

@@ -29,7 +29,13 @@ impl NamedScenario {
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         match (&scenario.path, &scenario.network) {
-            (Some(path), None) => self.check_path(path, "path")?,
+            (Some(path), None) => {
+                self.check_path(path, "path")?;
+                if !scenario.failure.is_empty() {
+                    let what = "does not go with [path]; expected a [network], or a [[change]] with an `outage`";
+                    return Err(self.key_error("failure", what));
+                }
+            }
             (None, Some(network)) => self.check_network(network)?,
             (Some(_), Some(_)) => {
                 let what = "is a second source of paths next to [path]; give one of the two";

@@ -9,12 +9,15 @@ use crate::ScenarioError;
 use crate::catalogue::SiteRow;
 use crate::named::NamedScenario;
 use crate::types::{
-    Flow, FlowKeys, FlowKind, HopKeys, LinkSection, NetworkSection, SignalSource, SiteKeys, Sites,
-    TrafficSection,
+    Flow, FlowKeys, FlowKind, GridKeys, HopKeys, LinkSection, NetworkSection, SignalSource,
+    SiteKeys, Sites, TrafficSection,
 };
 
 /// Largest number of sites of a network.
 const MOST_SITES: usize = 10_000;
+
+/// Smallest height of the cells of a grid: the Earth has a million of them.
+const SMALLEST_CELL_DEG: f64 = 0.2;
 
 /// Beginning of `sites` that ask for the most populous cities.
 const TOP: &str = "top-";
@@ -24,6 +27,7 @@ impl NamedScenario {
     pub(crate) fn check_network(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
         self.check_no_path_keys()?;
         self.check_sites(&network.sites)?;
+        self.check_failures(&self.scenario.failure)?;
         if network.compat == Compat::Leoem {
             let what = "is \"leoem\", which is for paths; expected \"none\" or \"hypatia\"";
             return Err(self.key_error("network.compat", what));
@@ -87,6 +91,7 @@ impl NamedScenario {
                 Some(_) => self.check_number_of_sites(top_cities(name).unwrap_or_default()),
                 None => Ok(()),
             },
+            Sites::Grid(grid) => self.check_grid(grid),
             Sites::Listed(listed) => {
                 self.check_number_of_sites(listed.len())?;
                 let positions = (0..).zip(listed).filter_map(|(index, site)| match site {
@@ -100,6 +105,26 @@ impl NamedScenario {
                 positions.into_iter().try_for_each(check)
             }
         }
+    }
+
+    fn check_grid(&self, keys: &GridKeys) -> Result<(), ScenarioError> {
+        let [south, north] = keys.latitudes;
+        if !(-90.0..=90.0).contains(&south) || !(-90.0..=90.0).contains(&north) || south >= north {
+            let what = format!(
+                "is [{south}, {north}]; expected two latitudes from -90 to 90, the southern one first"
+            );
+            return Err(self.key_error("network.sites.latitudes", what));
+        }
+        let height = keys.grid.degrees();
+        if !(SMALLEST_CELL_DEG..=north - south).contains(&height) {
+            let what = format!(
+                "is {}; expected {SMALLEST_CELL_DEG} deg to the {} deg between the `latitudes`",
+                keys.grid,
+                north - south
+            );
+            return Err(self.key_error("network.sites.grid", what));
+        }
+        Ok(())
     }
 
     /// Check the number of sites of a network.

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use crate::ScenarioError;
 
 /// The keys of a scenario that hold lists of tables.
-pub(crate) const LISTS: [&str; 2] = ["flow", "change"];
+pub(crate) const LISTS: [&str; 3] = ["flow", "change", "failure"];
 
 /// Largest number of parts of a key. It limits the depth of nested tables, because recursive
 /// functions read and drop them.

@@ -3,6 +3,7 @@
 //! Keys that are omitted get their default here, in the `Default` of their section. Where later code needs to
 //! know whether a key was given, the field stays an `Option`.
 
+mod failure;
 mod flow;
 mod link;
 mod network;
@@ -17,11 +18,13 @@ use skyhop_app::{TcpKeys, TcpOptions};
 use skyhop_model::{LinuxLink, LiveDevice};
 use skyhop_units::Duration;
 
+pub(crate) use failure::FailingPart;
+pub use failure::{FailureKeys, SatelliteKey};
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
 pub use network::{
-    HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites,
+    GridKeys, HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, Routing, SiteKeys, Sites,
     TrafficKind, TrafficSection, UserLinkKeys, UserLinks,
 };
 pub(crate) use path::STARLINK_OFFSET;
@@ -56,6 +59,9 @@ pub struct Scenario {
     /// another route of a flow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
+    /// Failures of satellites, planes, sites and lasers of `[network]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failure: Vec<FailureKeys>,
     /// TCP settings of the hosts and sockets of all flows.
     #[serde(
         default,

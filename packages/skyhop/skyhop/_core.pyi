@@ -230,7 +230,12 @@ class RunDirectory:
     def abandon(self) -> None: ...
 
 def write_all_pairs(
-    scenario: Scenario, find_place: FindPlace, sites: list[str], file: str, progress: Progress
+    scenario: Scenario,
+    find_place: FindPlace,
+    sites: list[str],
+    failures: str,
+    file: str,
+    progress: Progress,
 ) -> None: ...
 
 class GuestOptions(TypedDict):

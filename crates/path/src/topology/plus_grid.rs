@@ -7,6 +7,7 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::Topology;
 use crate::PathRequest;
+use crate::failures::{FailedParts, Failures};
 use crate::route::Graph;
 
 /// Radius of the equator, m (WGS84): the Earth's largest radius, so that links pass above the
@@ -23,6 +24,8 @@ pub struct PlusGrid {
     shells: Vec<(u32, u32)>,
     /// Satellites from element sets (TLE, OMM), if the constellation has any.
     recovered: Option<RecoveredShells>,
+    failures: Failures,
+    failed: FailedParts,
 }
 
 /// Time for which a recovered formation is used: the orbits of element sets differ slightly, so
@@ -93,6 +96,8 @@ impl PlusGrid {
             light_m_per_s: compat.earth().light_m_per_s(),
             shells,
             recovered: Some(recovered).filter(|recovered| !recovered.sets.is_empty()),
+            failures: request.options.failures.clone(),
+            failed: FailedParts::default(),
         };
         grid.rebuild(constellation.satellites() as usize, []);
         grid
@@ -129,8 +134,12 @@ impl Topology for PlusGrid {
         if let Some(links) = self.recovered.as_mut().and_then(|recovered| recovered.links(now)) {
             self.rebuild(positions.len(), links);
         }
-        let (reach, light_m_per_s) = (self.reach, self.light_m_per_s);
+        self.failed.update(&self.failures, now);
+        let (reach, light_m_per_s, failed) = (self.reach, self.light_m_per_s, &self.failed);
         let changed = self.graph.reweigh(|a, b| {
+            if failed.has_laser(a, b) {
+                return f64::INFINITY;
+            }
             let (a, b) = (positions[a as usize], positions[b as usize]);
             let distance_m = a.distance(b);
             if reach.includes(a, b, distance_m) {

@@ -4,6 +4,7 @@ mod all_pairs;
 mod computed;
 mod damaged;
 mod exports;
+mod failures;
 mod field_logs;
 mod hypatia;
 mod jitter;

@@ -11,7 +11,7 @@ use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps};
 use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
 use skyhop_units::{Duration, Instant};
 
-const STEP: Duration = Duration::from_millis(100);
+pub(crate) const STEP: Duration = Duration::from_millis(100);
 
 fn kuiper() -> Constellation {
     let toml = include_str!("../../../../data/constellations/kuiper-630-hypatia.toml");
@@ -19,14 +19,18 @@ fn kuiper() -> Constellation {
 }
 
 /// A shell of 16 planes with 12 satellites.
-fn small() -> Constellation {
+pub(crate) fn small() -> Constellation {
     let toml = "description = 'a small shell'\nsource = 'none'\nepoch = '2026-11-01T00:00:00Z'\n\
                 minimum_elevation_deg = 10.0\n[[shell]]\nplanes = 16\nsatellites_per_plane = 12\n\
                 altitude = '1200 km'\ninclination_deg = 70.0\nphasing = 3\n";
     Constellation::parse(toml, "small.toml").unwrap()
 }
 
-fn request(constellation: Constellation, sites: Vec<Place>, compat: Compat) -> NetworkRequest {
+pub(crate) fn request(
+    constellation: Constellation,
+    sites: Vec<Place>,
+    compat: Compat,
+) -> NetworkRequest {
     NetworkRequest {
         start: constellation.epoch,
         constellation,
@@ -40,7 +44,7 @@ fn request(constellation: Constellation, sites: Vec<Place>, compat: Compat) -> N
 }
 
 /// Satellites that a packet from one site to another passes while the routes of a step hold.
-fn followed(step: &NetworkStep, from: usize, to: usize) -> Vec<u32> {
+pub(crate) fn followed(step: &NetworkStep, from: usize, to: usize) -> Vec<u32> {
     let routes = &step.routes[to];
     let Some((first, _)) = routes.up[from] else { return Vec::new() };
     let mut passed = vec![first];

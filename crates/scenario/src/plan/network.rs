@@ -6,20 +6,32 @@ use std::iter::repeat_n;
 use skyhop_experiment::{Experiment, FlowPlan, HopPlan, NetworkPlan, QueueSize, seed_for};
 use skyhop_link::{Link, LinkConfig};
 use skyhop_model::{Direction, DuringOutage, Relay};
+use skyhop_orbit::Geodetic;
+use skyhop_path::failures::Part;
 use skyhop_path::network::NetworkRequest;
 use skyhop_path::{Endpoint, PathError, PathRequest, PathTrace, Place};
 use skyhop_units::{Duration, Quoted, did_you_mean};
 
 use crate::check_network::{hops, top_cities};
 use crate::named::NamedScenario;
+use crate::plan::failures::Fallible;
+use crate::plan::grid::Grid;
 use crate::plan::links::queue_limit;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
-    ConstellationPath, Flow, HopKeys, NetworkSection, PathKind, PathSection, Scenario, SiteKeys,
-    Sites, TrafficKind,
+    ConstellationPath, Flow, GridKeys, HopKeys, NetworkSection, PathKind, PathSection, Scenario,
+    SiteKeys, Sites, TrafficKind,
 };
 use crate::{ScenarioError, catalogue};
+
+/// Number of the most populous cities that make the population of cells.
+const CITIES_OF_CELLS: usize = 10_000;
+
+/// Round to three decimals, for names.
+fn rounded(degrees: f64) -> f64 {
+    (degrees * 1e3).round() / 1e3
+}
 
 /// Site of a network.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +91,9 @@ impl NamedScenario {
         let flows = self.network_flows(network, &sites)?;
         self.check_flow_rows(&flows)?;
         let of_path = self.request_of_network(network, &sites)?;
+        let of_path = self.with_failures(of_path, &sites)?;
         let plan = self.network_plan(network, of_path, sites, &flows)?;
+        self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
             notes: notes(&plan),
@@ -110,6 +124,7 @@ impl NamedScenario {
         let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)));
         let sites = match &network.sites {
             Sites::Named(name) => self.named_sites(name, places)?,
+            Sites::Grid(keys) => self.grid_sites(keys, needs_population, places)?,
             Sites::Listed(listed) => {
                 let site = |(index, site): (usize, &SiteKeys)| match site {
                     SiteKeys::Position(keys) => Ok(Site::from_row(keys.clone().into())),
@@ -152,6 +167,34 @@ impl NamedScenario {
             population: Some(population),
         };
         Ok(cities.into_iter().map(site).collect())
+    }
+
+    /// Centres of the cells of a grid, with the inhabitants of the cities in each.
+    fn grid_sites(
+        &self,
+        keys: &GridKeys,
+        needs_population: bool,
+        places: FindPlace<'_>,
+    ) -> Result<Vec<Site>, ScenarioError> {
+        let grid = Grid::new(keys);
+        let mut inhabitants = vec![0; grid.cells()];
+        if needs_population || keys.populated {
+            let cities = places.largest(CITIES_OF_CELLS);
+            for (city, of_city) in cities.map_err(|what| self.key_error("network.sites", what))? {
+                if let Some(cell) = grid.cell_at(city.position) {
+                    inhabitants[cell] += of_city;
+                }
+            }
+        }
+        let cells = grid.centres().zip(inhabitants);
+        let cells = cells.filter(|(_, inhabitants)| *inhabitants > 0 || !keys.populated);
+        let site = |(position, inhabitants): (Geodetic, u64)| {
+            let name =
+                format!("{},{}", rounded(position.latitude_deg), rounded(position.longitude_deg));
+            let place = Place { name: name.clone(), position };
+            Site { place, given: name, population: Some(inhabitants) }
+        };
+        Ok(cells.map(site).collect())
     }
 
     /// Flows of `[[flow]]`, then those of `[network.traffic]`.
@@ -220,6 +263,39 @@ impl NamedScenario {
         let places: Vec<Place> = sites.iter().map(|site| site.place.clone()).collect();
         let request = Self { scenario, origin: self.origin.clone() }.pairs_request(&places);
         request.map_err(|error| error.moved("path", "network"))
+    }
+
+    /// Add the failures of `[[failure]]` to the request of a network with these sites.
+    fn with_failures(
+        &self,
+        mut request: PathRequest,
+        sites: &[Site],
+    ) -> Result<PathRequest, ScenarioError> {
+        let by_name = SitesByName::new(sites);
+        let of = Fallible {
+            constellation: &request.constellation,
+            start: request.start,
+            site: &|name| by_name.index(name),
+        };
+        request.options.failures = self.failures(&self.scenario.failure, of)?;
+        Ok(request)
+    }
+
+    /// Check that the lasers of `[[failure]]` exist at some time.
+    fn check_failing_lasers(&self, plan: &NetworkPlan) -> Result<(), ScenarioError> {
+        let lasers: HashSet<(u32, u32)> = plan.laser_links().collect();
+        let mut failing = plan.request.options.failures.parts();
+        let unknown = failing.find_map(|part| match part {
+            Part::Laser(a, b) if !lasers.contains(&(a, b)) => Some((a, b)),
+            _ => None,
+        });
+        match unknown {
+            Some((a, b)) => {
+                let what = format!("no laser joins the satellites {a} and {b} during the run");
+                Err(self.key_error("failure", what))
+            }
+            None => Ok(()),
+        }
     }
 
     fn network_plan(
@@ -312,5 +388,13 @@ fn notes(plan: &NetworkPlan) -> Vec<String> {
             constellation.name
         ));
     }
+    notes.extend(failing_satellites(plan));
     notes
+}
+
+/// Note on the number of satellites that fail at some time of the run.
+fn failing_satellites(plan: &NetworkPlan) -> Option<String> {
+    let parts = plan.request.options.failures.parts();
+    let count = parts.filter(|part| matches!(part, Part::Satellite(_))).count();
+    (count > 0).then(|| format!("{count} of {} satellites fail", plan.satellites()))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use skyhop_model::End;
 use skyhop_orbit::{Constellation, ElementFile, Geostationary, Propagator, Selection};
+use skyhop_path::failures::Failures;
 use skyhop_path::handover::IMMEDIATE;
 use skyhop_path::{PathOptions, PathRequest, Place, UtcGrid};
 use skyhop_units::UtcInstant;
@@ -81,6 +82,7 @@ impl NamedScenario {
                 pops: self.places("path.pops", &path.pops, relay.is_access())?,
                 fibre_stretch: path.fibre_stretch,
                 grid: UtcGrid { period: path.grid_period, offset: path.grid_offset },
+                failures: Failures::default(),
             },
             constellation,
         })

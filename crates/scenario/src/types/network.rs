@@ -26,8 +26,8 @@ pub struct NetworkSection {
     #[serde(default = "default_constellation")]
     pub constellation: String,
     /// Places on the ground, 2 to 10000: a list of names, positions "lat,lon[,alt_m]" and tables; the most populous
-    /// cities ("top-100"); a list from `skyhop list sites`, or a CSV file with the columns name, latitude_deg and
-    /// longitude_deg, and optionally altitude_m and population. Required.
+    /// cities ("top-100"); a grid of cells ({ grid = "5 deg" }); a list from `skyhop list sites`, or a CSV file with the
+    /// columns name, latitude_deg and longitude_deg, and optionally altitude_m and population. Required.
     pub sites: Sites,
     /// UTC time at which the run begins. Default: the constellation's epoch; for element sets the median of their
     /// epochs.
@@ -93,7 +93,7 @@ fn yes() -> bool {
     true
 }
 
-/// Sites of a network: a list, or the name of one.
+/// Sites of a network: a list, the name of one, or a grid of cells.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Sites {
@@ -101,6 +101,28 @@ pub enum Sites {
     Named(String),
     /// Sites one by one.
     Listed(Vec<SiteKeys>),
+    /// Centres of the cells of a grid.
+    Grid(GridKeys),
+}
+
+/// `network.sites` as a grid: cells of equal height in rows from south to north, and in each row as many cells of equal
+/// width as come closest to squares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct GridKeys {
+    /// Height of the cells, above 0. Required.
+    pub grid: Angle,
+    /// Southern and northern limit of the cells in degrees.
+    #[serde(default = "inhabited_latitudes")]
+    pub latitudes: [f64; 2],
+    /// Whether only cells with one of the 10000 most populous cities are sites.
+    #[serde(default)]
+    pub populated: bool,
+}
+
+/// Latitudes between which nearly all people live, in degrees.
+const fn inhabited_latitudes() -> [f64; 2] {
+    [-60.0, 60.0]
 }
 
 /// Site of a network.
@@ -131,10 +153,10 @@ pub struct PositionKeys {
     pub population: Option<u64>,
 }
 
-/// Implement `Deserialize` for an enum of a text and one other form; in contrast to serde's untagged enums, errors name
-/// the key.
+/// Implement `Deserialize` for an enum of a text and other forms; in contrast to serde's untagged enums, errors name the
+/// key.
 macro_rules! text_or {
-    ($type:ident, $text:ident, $expecting:literal, $method:ident: $access:ident => $with:ident, $other:ident) => {
+    ($type:ident, $text:ident, $expecting:literal $(, $method:ident: $access:ident => $with:ident, $other:ident)+) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Forms;
@@ -150,9 +172,9 @@ macro_rules! text_or {
                         Ok($type::$text(text.to_owned()))
                     }
 
-                    fn $method<A: $access<'de>>(self, access: A) -> Result<$type, A::Error> {
+                    $(fn $method<A: $access<'de>>(self, access: A) -> Result<$type, A::Error> {
                         Deserialize::deserialize($with::new(access)).map($type::$other)
-                    }
+                    })+
                 }
 
                 deserializer.deserialize_any(Forms)
@@ -162,8 +184,9 @@ macro_rules! text_or {
 }
 
 text_or!(
-    Sites, Named, "a list of sites, \"top-100\", or a CSV file",
-    visit_seq: SeqAccess => SeqAccessDeserializer, Listed
+    Sites, Named, "a list of sites, \"top-100\", a CSV file, or { grid = \"5 deg\" }",
+    visit_seq: SeqAccess => SeqAccessDeserializer, Listed,
+    visit_map: MapAccess => MapAccessDeserializer, Grid
 );
 text_or!(
     SiteKeys, Place, "a place such as \"London\", or { name = \"X\", lat = 1.0, lon = 2.0 }",

@@ -298,7 +298,11 @@ fn what_does_not_go_with_a_network_is_refused_in_one_sentence() {
             "",
             "x.toml: network.sites.1",
         ),
-        ("sites = 3", "", "expected a list of sites, \"top-100\", or a CSV file"),
+        (
+            "sites = 3",
+            "",
+            "expected a list of sites, \"top-100\", a CSV file, or { grid = \"5 deg\" }",
+        ),
         (
             "sites = \"starlink-pop\"",
             "",
@@ -448,4 +452,89 @@ fn the_example_is_planned() {
     let experiment = named.experiment(&anywhere, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(experiment.flows.len(), 20);
     assert_eq!(experiment.network.unwrap().request.sites.len(), 20);
+}
+
+#[test]
+fn sites_may_be_the_cells_of_a_grid() {
+    let of = |keys: &str| {
+        planned(&scenario(&format!("sites = {keys}"), ""), "x.toml").unwrap().network.unwrap()
+    };
+    let sites = of("{ grid = \"10 deg\", latitudes = [-30, 60] }").request.sites;
+    // Rows from south to north, each with as many cells as are about as wide as high.
+    let rows: Vec<(f64, usize)> = (0..9)
+        .map(|row| -25.0 + 10.0 * f64::from(row))
+        .map(|latitude| {
+            let here =
+                sites.iter().filter(|site| (site.position.latitude_deg - latitude).abs() < 1e-9);
+            (latitude, here.count())
+        })
+        .collect();
+    let expected = [33, 35, 36, 36, 35, 33, 29, 25, 21];
+    assert_eq!(rows.iter().map(|(_, cells)| *cells).collect::<Vec<_>>(), expected);
+    assert_eq!(sites.len(), expected.iter().sum::<usize>());
+    assert_eq!(sites[0].position.longitude_deg, 360.0 / 33.0 / 2.0 - 180.0);
+    assert_eq!((&*sites[0].name, &*sites[68].name), ("-25,-174.545", "-5,-175"));
+    let all = of("{ grid = \"5 deg\" }").request.sites;
+    assert!(all.iter().all(|site| site.position.latitude_deg.abs() < 60.0));
+    assert_eq!(all.len(), 1432);
+}
+
+#[test]
+fn cells_have_the_inhabitants_of_their_cities() {
+    struct Cities;
+    impl Places for Cities {
+        fn find(&self, text: &str) -> Result<Place, String> {
+            World.find(text)
+        }
+
+        fn largest(&self, _: usize) -> Result<Vec<(Place, u64)>, String> {
+            World.largest(CITIES.len())
+        }
+    }
+    let of = |keys: &str, traffic: &str| {
+        let text = scenario(&format!("sites = {keys}\n[network.traffic]\n{traffic}"), "");
+        let scenario = parse_scenario(&text, "x.toml", &[]).unwrap();
+        scenario.experiment(&Cities, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    };
+    let keys = "{ grid = \"20 deg\", latitudes = [-60, 60], populated = true }";
+    let experiment = of(keys, "kind = \"permutation\"");
+    let names: Vec<&str> =
+        experiment.network.as_ref().unwrap().request.sites.iter().map(|site| &*site.name).collect();
+    // Sydney, Cairo and Tokyo in rows of 16 cells, and in one of 12 London in Canada with New York, and London.
+    assert_eq!(names, ["-30,146.25", "30,33.75", "30,146.25", "50,-75", "50,-15"]);
+    assert_eq!(experiment.flows.len(), names.len());
+    // Without `populated`, flows still run between cells with inhabitants alone.
+    let experiment = of("{ grid = \"20 deg\" }", "kind = \"gravity\"\nflows = 200");
+    let sites = &experiment.network.as_ref().unwrap().request.sites;
+    let used: std::collections::BTreeSet<&str> = experiment
+        .flows
+        .iter()
+        .flat_map(|flow| flow.sites.unwrap())
+        .map(|site| &*sites[site as usize].name)
+        .collect();
+    assert!(used.is_subset(&names.iter().copied().collect()) && used.len() >= 4, "{used:?}");
+}
+
+#[test]
+fn impossible_grids_are_refused_in_one_sentence() {
+    for (keys, expected) in [
+        ("{}", "network.sites: missing field `grid`"),
+        (
+            "{ grid = \"0 deg\" }",
+            "network.sites.grid: is 0 deg; expected 0.2 deg to the 120 deg between the `latitudes`",
+        ),
+        (
+            "{ grid = \"9 deg\", latitudes = [0, 8] }",
+            "network.sites.grid: is 9 deg; expected 0.2 deg to the 8 deg",
+        ),
+        (
+            "{ grid = \"9 deg\", latitudes = [8, 0] }",
+            "network.sites.latitudes: is [8, 0]; expected two latitudes from -90 to 90, the southern one first",
+        ),
+        ("{ grid = \"1 deg\" }", "network.sites: has 35726; expected 2 to 10000 sites"),
+        ("{ grid = \"5 deg\", land = true }", "network.sites.land: unknown field `land`"),
+    ] {
+        let message = error(&scenario(&format!("sites = {keys}"), ""));
+        assert!(message.starts_with(&format!("x.toml: {expected}")), "{keys}: {message}");
+    }
 }

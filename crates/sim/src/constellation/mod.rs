@@ -10,9 +10,10 @@ use std::thread;
 
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, HopPlan, NetworkPlan, seed_for};
-use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats};
+use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats, Outage};
 use skyhop_model::{Counts as _, Direction};
 use skyhop_net::{Laser, Layout, Lost, Network};
+use skyhop_path::failures::{FailureTime, Part};
 use skyhop_path::network::LaserPath;
 use skyhop_record::{EventRow, FileError, Recorder};
 use skyhop_units::{Duration, Instant};
@@ -150,21 +151,43 @@ fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
     let laser = |path: &LaserPath| {
         let mut config = device(&plan.laser, format!("laser {} {}", path.from, path.to));
         config.schedule.delay = pieces(&path.delays);
-        let (near, far) = (Duration::ZERO, Duration::MAX);
-        let broken = path.breaks.iter().map(|&at| Dismantled { at, near, far, queue: true });
-        config.schedule.dismantled = broken.collect();
+        config.schedule.dismantled = path.breaks.iter().map(|at| dismantled(*at)).collect();
+        fail(&mut config, &path.failed);
         Laser { from: path.from, to: path.to, config }
     };
     let sites = &plan.request.sites;
+    let failures = &plan.request.options.failures;
+    let of_air = |hop: &HopPlan, name: String, node: Part| {
+        let mut config = device(hop, name);
+        fail(&mut config, &failures.times_of(node));
+        config
+    };
     Layout {
         satellites: plan.satellites(),
         sites: sites.len() as u32,
         lasers: plan.lasers.iter().map(laser).collect(),
         down: (0..plan.satellites())
-            .map(|number| device(&plan.down, format!("down {number}")))
+            .map(|number| of_air(&plan.down, format!("down {number}"), Part::Satellite(number)))
             .collect(),
-        up: sites.iter().map(|site| device(&plan.up, format!("up {}", site.name))).collect(),
+        up: (0..)
+            .zip(sites)
+            .map(|(number, site)| of_air(&plan.up, format!("up {}", site.name), Part::Site(number)))
+            .collect(),
     }
+}
+
+/// Loss of all packets in the queue of a link and on it.
+const fn dismantled(at: Instant) -> Dismantled {
+    Dismantled { at, near: Duration::ZERO, far: Duration::MAX, queue: true }
+}
+
+/// Add failures to the schedule of a link: what is in its queue or on it is lost, and what comes during the failure.
+fn fail(config: &mut LinkConfig, times: &[FailureTime]) {
+    let schedule = &mut config.schedule;
+    let begun = times.iter().filter(|[from, _]| *from > Instant::START);
+    schedule.dismantled.extend(begun.map(|[from, _]| dismantled(*from)));
+    schedule.dismantled.sort_by_key(|hop| hop.at);
+    schedule.outages.extend(times.iter().map(|&[from, until]| Outage { from, until }));
 }
 
 /// Pieces of a delay that changes linearly between points.

@@ -3,7 +3,8 @@
 use skyhop_experiment::NetworkPlan;
 use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};
 use skyhop_path::PathError;
-use skyhop_path::network::{NetworkStep, NetworkSteps, RoutesTo};
+use skyhop_path::network::{NetworkStep, NetworkSteps};
+use skyhop_path::routing::RoutesTo;
 use skyhop_units::{Duration, Instant};
 
 /// Next hops of a step: those towards site 0, then those towards site 1, …; empty for a site to which no packets go.
@@ -35,8 +36,11 @@ pub(crate) struct Orbits {
     neighbours: Vec<Box<[u32]>>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
-    /// Sum of each flow's base RTT over the steps with a route, in ns, and their number.
-    base_rtts: Vec<(u128, u32)>,
+    /// Duration of the run.
+    duration: Duration,
+    /// Sum of each flow's base RTT over the steps with a route, in ns, times the durations of the steps in ns, and these
+    /// durations.
+    base_rtts: Vec<(u128, u128)>,
 }
 
 impl Orbits {
@@ -52,16 +56,17 @@ impl Orbits {
             destinations: plan.request.destinations.clone(),
             sites: layout.sites as usize,
             neighbours: neighbours(layout),
+            duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
             pairs,
         };
         Ok((orbits.next_view(), orbits))
     }
 
-    /// Mean RTT of each flow without queueing, over the steps so far in which it had a route.
+    /// Mean RTT of each flow without queueing, over the time so far in which it had a route.
     pub(crate) fn mean_base_rtts(&self) -> Vec<Duration> {
-        let mean = |(sum_ns, steps): &(u128, u32)| {
-            Duration::from_nanos(sum_ns.checked_div((*steps).into()).unwrap_or(0) as u64)
+        let mean = |(sum_ns, lasted_ns): &(u128, u128)| {
+            Duration::from_nanos(sum_ns.checked_div(*lasted_ns).unwrap_or(0) as u64)
         };
         self.base_rtts.iter().map(mean).collect()
     }
@@ -91,26 +96,28 @@ impl Orbits {
             let routes = self.destinations.binary_search(&to).ok()?;
             step.routes[routes].up[from as usize].map(|(_, delay)| delay)
         };
-        for ([client, server], (sum_ns, steps)) in self.pairs.iter().zip(&mut self.base_rtts) {
+        let end = step.until.min(Instant::START + self.duration);
+        let lasts_ns = u128::from(end.saturating_since(step.from).as_nanos());
+        for ([client, server], (sum_ns, lasted_ns)) in self.pairs.iter().zip(&mut self.base_rtts) {
             if let (Some(there), Some(back)) = (delay(*client, *server), delay(*server, *client)) {
-                *sum_ns += u128::from((there + back).as_nanos());
-                *steps += 1;
+                *sum_ns += u128::from((there + back).as_nanos()) * lasts_ns;
+                *lasted_ns += lasts_ns;
             }
         }
     }
 
     /// Ports of all satellites on the routes to a destination.
     fn ports(&self, routes: &RoutesTo) -> Box<[Port]> {
-        let port = |((satellite, next), neighbours): ((u32, &Option<u32>), &Box<[u32]>)| match next
-        {
+        let port = |(satellite, next): (u32, &Option<u32>)| match next {
             None => NO_ROUTE,
             Some(next) if *next == satellite => DOWN,
             Some(next) => {
-                let port = neighbours.iter().position(|neighbour| neighbour == next);
+                let neighbours = self.neighbours[satellite as usize].iter();
+                let port = neighbours.copied().position(|neighbour| neighbour == *next);
                 port.map_or(NO_ROUTE, |port| port as Port)
             }
         };
-        (0..).zip(&routes.next).zip(&self.neighbours).map(port).collect()
+        (0..).zip(&routes.next).map(port).collect()
     }
 }
 

@@ -28,8 +28,13 @@ def is_network(run: RunHeader) -> bool:
 
 def network_text(network: Mapping[str, Any]) -> str:
     """Return a network as text: its constellation, its sites, and the rule of its traffic."""
-    sites = network["sites"]
-    count = sites if isinstance(sites, str) else f"{len(sites)} sites"
+    match network["sites"]:
+        case str(count):
+            pass
+        case {"grid": height}:
+            count = f"cells of {height}"
+        case sites:
+            count = f"{len(sites)} sites"
     traffic = network.get("traffic", {}).get("kind")
     return f"{network['constellation']}, {count}" + (f", {traffic}" if traffic else "")
 

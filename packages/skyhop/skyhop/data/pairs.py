@@ -124,6 +124,7 @@ def all_pairs(
     file: str | os.PathLike[str],
     *,
     duration: str = "60 s",
+    failures: Sequence[Mapping[str, object]] = (),
     progress: Progress | None = None,
     **keys: str,
 ) -> AllPairs:
@@ -138,6 +139,9 @@ def all_pairs(
         file: the Parquet file to write; steps are written as they come, so that any duration fits
             in memory.
         duration: time that the routes cover.
+        failures: what fails, as tables with the keys of `[[failure]]`, such as
+            `{"satellites": "10 %", "seed": 7}` or `{"laser": [84, 85], "from": "10 s"}`; a
+            `site` is one of `sites` by its whole name.
         progress: callback (steps done, all steps); a progress bar by default.
         keys: keys of `[path]`: relay ("isl" by default, or "bent-pipe"), constellation, satellites,
             start, step, compat, minimum_elevation, geo_avoidance, stale_after, handover
@@ -157,11 +161,13 @@ def all_pairs(
     _check_keys(path["relay"], keys)
     target = os.fspath(file)
     with progress_or_bar(progress, "computing all pairs") as report:
-        _core.write_all_pairs(scenario, position_of, list(sites), target, report)
+        _core.write_all_pairs(
+            scenario, position_of, list(sites), json.dumps(list(failures)), target, report
+        )
     pairs = read_all_pairs(file)
     if pairs.header["relay"] == "isl" and pairs.header["compat"] == "none":
-        # With an avoidance of the geostationary arc, a site may not use all satellites it sees.
-        gaps = _gaps(pairs) if "geo_avoidance" not in keys else ()
+        # With an avoidance of the geostationary arc or failures, a site may not use all it sees.
+        gaps = () if "geo_avoidance" in keys or failures else _gaps(pairs)
         pairs.notes = gap_note(_core.Constellation.of(scenario), pairs.header["start"], gaps)
     for note in pairs.notes:
         warnings.warn(note, stacklevel=2)

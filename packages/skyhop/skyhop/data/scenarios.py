@@ -131,8 +131,8 @@ def place_notes(resolved: Mapping[str, Any]) -> list[str]:
         # In other kinds of paths, the ends are only labels.
         if path["kind"] == "constellation"
     ]
-    sites = resolved.get("network", {}).get("sites", ())
-    if not isinstance(sites, str):
+    sites = resolved.get("network", {}).get("sites")
+    if isinstance(sites, list):
         ends.extend(site for site in sites if isinstance(site, str))
     return [note for note in map(ambiguity_note, dict.fromkeys(ends)) if note is not None]
 

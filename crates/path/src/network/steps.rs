@@ -1,0 +1,212 @@
+//! Steps of a network: the routes in force, and the satellites that sites can use.
+
+use std::mem;
+use std::sync::Arc;
+
+use skyhop_orbit::{Ephemeris, Sky, Vec3};
+use skyhop_units::{Duration, Instant};
+
+use super::{NetworkRequest, NetworkStep, Sight};
+use crate::compat::CompatRules;
+use crate::failures::FailedParts;
+use crate::handover::Link;
+use crate::request::PathError;
+use crate::routing::{NetworkView, RoutesTo, Routing, Shortest};
+use crate::topology::{Topology, look_up, sky, topology};
+
+/// Source of the steps of a network, one after the other in constant memory.
+///
+/// Routes are computed at the begin and then every [`NetworkRequest::every`], with the failures of that moment. A failure
+/// that begins or ends in between ends a step as well, from which on the part is or is no longer usable, while the routes
+/// stay as they are.
+pub struct NetworkSteps {
+    request: NetworkRequest,
+    ephemeris: Ephemeris,
+    topology: Box<dyn Topology>,
+    sky: Sky,
+    routing: Box<dyn Routing>,
+    /// Positions at the begin of the next step.
+    positions: Vec<Vec3>,
+    /// Satellites in view of each site at the last computation of the routes, those that fail included, with the delays
+    /// at the begin of the next step.
+    in_view: Vec<Vec<Link>>,
+    /// Satellites of `in_view` that have not failed at the begin of the next step.
+    usable: Vec<Vec<Link>>,
+    failed: FailedParts,
+    routes: Arc<[RoutesTo]>,
+    next: Instant,
+}
+
+impl NetworkSteps {
+    /// Prepare the computation; steps use so many threads.
+    ///
+    /// # Errors
+    /// The errors of [`NetworkRequest::validate`].
+    pub fn new(request: NetworkRequest, threads: usize) -> Result<Self, PathError> {
+        request.validate()?;
+        let of_path = request.path_request()?;
+        let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
+        let mut steps = Self {
+            topology: topology(&of_path, &ephemeris),
+            sky: sky(&of_path, &request.sites, &ephemeris),
+            routing: Box::new(Shortest::new(threads)),
+            positions: Vec::new(),
+            in_view: vec![Vec::new(); request.sites.len()],
+            usable: Vec::new(),
+            failed: FailedParts::default(),
+            routes: Arc::default(),
+            next: Instant::START,
+            ephemeris,
+            request,
+        };
+        steps.propagate(Instant::START);
+        steps.look(Instant::START);
+        steps.leave_out_failed(Instant::START);
+        Ok(steps)
+    }
+
+    /// Compute the next step.
+    pub fn step(&mut self) -> NetworkStep {
+        let from = self.next;
+        let routes = self.routes(from);
+        let until = self.end_of_step(from);
+        if until == Instant::NEVER {
+            let still = |links: &Vec<Link>| links.iter().map(still).collect();
+            let sights = self.usable.iter().map(still).collect();
+            return NetworkStep { from, until, routes, sights };
+        }
+        let before = mem::take(&mut self.usable);
+        self.propagate(until);
+        if self.computes_routes(until) {
+            self.look(until);
+        } else {
+            self.move_links();
+        }
+        self.leave_out_failed(until);
+        self.next = until;
+        let sights = (0..).zip(&before).map(|(site, links)| self.sights(site, links)).collect();
+        NetworkStep { from, until, routes, sights }
+    }
+
+    /// Whether routes are computed at `at`, the begin of a step.
+    fn computes_routes(&self, at: Instant) -> bool {
+        let every_ns = self.request.every.map(Duration::as_nanos);
+        at.as_nanos() == 0
+            || every_ns.is_some_and(|every_ns| at.as_nanos().is_multiple_of(every_ns))
+    }
+
+    /// End of the step that begins at `from`.
+    fn end_of_step(&self, from: Instant) -> Instant {
+        let computed = self.request.every.map(|every| {
+            let steps = from.as_nanos() / every.as_nanos() + 1;
+            Instant::START + every * steps
+        });
+        let changed = self.request.options.failures.next_change(from);
+        changed.min(computed.unwrap_or(Instant::NEVER))
+    }
+
+    /// Compute the positions at `at`, or those of the start if satellites stand still.
+    fn propagate(&mut self, at: Instant) {
+        let after = if self.request.every.is_some() { at - Instant::START } else { Duration::ZERO };
+        self.ephemeris.earth_fixed(self.request.start.after(after), &mut self.positions);
+    }
+
+    /// Find the satellites in view of each site.
+    fn look(&mut self, at: Instant) {
+        self.sky.update(at, &self.positions);
+        look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
+        for in_view in &mut self.in_view {
+            in_view.sort_by_key(|link| link.satellite);
+        }
+    }
+
+    /// Update the delays between sites and the satellites in view.
+    fn move_links(&mut self) {
+        let compat = self.request.compat;
+        for (place, links) in self.sky.sites().iter().zip(&mut self.in_view) {
+            for link in links {
+                link.delay_s =
+                    compat.ground_delay_s(self.positions[link.satellite as usize], place);
+            }
+        }
+    }
+
+    /// Write the satellites of `in_view` that have not failed at `at` into `usable`.
+    fn leave_out_failed(&mut self, at: Instant) {
+        self.failed.update(&self.request.options.failures, at);
+        self.usable.clone_from(&self.in_view);
+        if self.failed.is_empty() {
+            return;
+        }
+        for (site, usable) in self.usable.iter_mut().enumerate() {
+            let has_site = self.failed.has_site(site);
+            usable.retain(|link| !has_site && !self.failed.has_satellite(link.satellite));
+        }
+    }
+
+    /// Satellites that a site could use at the begin of a step, with their delays at its end, which is now.
+    fn sights(&self, site: usize, before: &[Link]) -> Vec<Sight> {
+        let place = &self.sky.sites()[site];
+        let sight = |link: &Link| {
+            let position = self.positions[link.satellite as usize];
+            let delay_s = self.request.compat.ground_delay_s(position, place);
+            Sight {
+                satellite: link.satellite,
+                delay: [link.delay_s, delay_s].map(Duration::from_secs_f64),
+                lasts: self.can_use(site, link.satellite),
+            }
+        };
+        before.iter().map(sight).collect()
+    }
+
+    /// Whether a site can use a satellite at the begin of the next step.
+    fn can_use(&self, site: usize, satellite: u32) -> bool {
+        self.usable[site].binary_search_by_key(&satellite, |link| link.satellite).is_ok()
+    }
+
+    /// Routes of the step that begins at `from`, which is now.
+    fn routes(&mut self, from: Instant) -> Arc<[RoutesTo]> {
+        if !self.computes_routes(from) {
+            return self.without_lost_hops();
+        }
+        self.failed.blank(&mut self.positions);
+        self.topology.update(from, &self.positions);
+        let found = self.routing.routes(&NetworkView {
+            now: from,
+            graph: self.topology.graph(),
+            in_view: &self.usable,
+            destinations: &self.request.destinations,
+        });
+        match found {
+            Some(routes) => {
+                self.routes = routes.into();
+                Arc::clone(&self.routes)
+            }
+            None => self.without_lost_hops(),
+        }
+    }
+
+    /// Routes of an earlier time without the hops between satellites and sites that cannot be used now.
+    fn without_lost_hops(&self) -> Arc<[RoutesTo]> {
+        let usable = |(destination, routes): (&u32, &RoutesTo)| {
+            let next = |(satellite, next): (u32, &Option<u32>)| {
+                let is_last = *next == Some(satellite);
+                next.filter(|_| !is_last || self.can_use(*destination as usize, satellite))
+            };
+            let up = |(site, up): (usize, &Option<(u32, Duration)>)| {
+                up.filter(|(satellite, _)| self.can_use(site, *satellite))
+            };
+            RoutesTo {
+                next: (0..).zip(&routes.next).map(next).collect(),
+                up: (0..).zip(&routes.up).map(up).collect(),
+            }
+        };
+        self.request.destinations.iter().zip(self.routes.iter()).map(usable).collect()
+    }
+}
+
+/// Sight of a satellite that stands still.
+fn still(link: &Link) -> Sight {
+    let delay = Duration::from_secs_f64(link.delay_s);
+    Sight { satellite: link.satellite, delay: [delay; 2], lasts: true }
+}

@@ -18,7 +18,7 @@ MOST_CELLS = 20_000
 """Largest number of cells of a grid."""
 
 _HOUR_S = 3600.0
-_POLE_DEG, _TURN_DEG = 90.0, 360.0
+_POLE_DEG, _EDGE_DEG, _TURN_DEG = 90.0, 180.0, 360.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def grid_of(cell_deg: float, region: Sequence[float] = (-90.0, -180.0, 90.0, 180
         InputError: the cells are too small or too large, or the region is not on Earth.
     """
     south, west, north, east = region
-    if not (-_POLE_DEG <= south < north <= _POLE_DEG and -180 <= west <= 180 and -180 <= east <= 180):  # fmt: skip
+    is_upright = -_POLE_DEG <= south < north <= _POLE_DEG
+    if not (is_upright and all(-_EDGE_DEG <= side <= _EDGE_DEG for side in (west, east))):
         raise InputError(
             f"--region: {south:g},{west:g},{north:g},{east:g} is not a region; expected "
             "SOUTH,WEST,NORTH,EAST in degrees"
@@ -80,7 +81,8 @@ def grid_of(cell_deg: float, region: Sequence[float] = (-90.0, -180.0, 90.0, 180
         least = math.sqrt((north - south) * width / MOST_CELLS)
         raise InputError(
             f"--cell: cells of {cell_deg:g} deg are {rows * columns:,} cells; at most "
-            f"{MOST_CELLS:,}: give at least {math.ceil(least * 10) / 10:g} deg, or a smaller --region"
+            f"{MOST_CELLS:,}: give at least {math.ceil(least * 10) / 10:g} deg, or a smaller "
+            "--region"
         )
     return Grid(south, west, cell_deg, rows, columns)
 
@@ -196,19 +198,17 @@ def _rings(row: dict[str, Any], half_deg: float) -> Iterator[list[list[float]]]:
     latitude, longitude = row["latitude_deg"], row["longitude_deg"]
     south, north = max(latitude - half_deg, -_POLE_DEG), min(latitude + half_deg, _POLE_DEG)
     west, east = longitude - half_deg, longitude + half_deg
-    parts = [(max(west, -180.0), min(east, 180.0))]
-    if west < -180:  # noqa: PLR2004 - the date line
-        parts.append((west + _TURN_DEG, 180.0))
-    if east > 180:  # noqa: PLR2004 - the date line
-        parts.append((-180.0, east - _TURN_DEG))
+    parts = [(max(west, -_EDGE_DEG), min(east, _EDGE_DEG))]
+    if west < -_EDGE_DEG:
+        parts.append((west + _TURN_DEG, _EDGE_DEG))
+    if east > _EDGE_DEG:
+        parts.append((-_EDGE_DEG, east - _TURN_DEG))
     for begin, end in parts:
         corners = [(begin, south), (end, south), (end, north), (begin, north), (begin, south)]
         yield [[round(x, 6), round(y, 6)] for x, y in corners]
 
 
-def _routes(
-    mesh: Mesh, cells: Ground, targets: Ground, at_s: float
-) -> tuple[FloatArray, IntArray]:
+def _routes(mesh: Mesh, cells: Ground, targets: Ground, at_s: float) -> tuple[FloatArray, IntArray]:
     now = mesh.at(at_s)
     begins_s = now.up_s(targets).min(axis=0, keepdims=True)
     return now.least_s(cells, now.from_all_s(begins_s)[0])

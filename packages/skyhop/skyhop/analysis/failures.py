@@ -34,6 +34,7 @@ def cost_of(
     times_s: Sequence[float],
     failed: BoolArray,
     gateways: tuple[Sequence[Place], BoolArray] | None = None,
+    *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cost:
     """Return what failed satellites and gateways cost on the shortest routes.
@@ -48,15 +49,14 @@ def cost_of(
         progress: callback (times done, all times).
     """
     begins = ground(sites)
-    everything = np.zeros_like(failed)
+    ends, ends_left = None, None
+    if gateways is not None:
+        left = [place for place, fails in zip(*gateways, strict=True) if not fails]
+        ends, ends_left = ground(gateways[0]), ground(left)
     whole, without = [], []
     for row, at_s in enumerate(times_s):
-        for of_case, rows, fails in ((whole, None, everything), (without, gateways, failed)):
-            now = mesh.at(at_s, fails)
-            ends = gateways[0] if gateways is not None else ()
-            if rows is not None:
-                ends = [g for g, fails in zip(*rows, strict=True) if not fails]
-            of_case.append(_pairs_ms(now, begins, ground(ends) if gateways is not None else None))
+        whole.append(_pairs_ms(mesh.at(at_s), begins, ends))
+        without.append(_pairs_ms(mesh.at(at_s, failed), begins, ends_left))
         if progress is not None:
             progress(row + 1, len(times_s))
     names = [site.name for site in sites]

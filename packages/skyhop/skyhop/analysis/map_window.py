@@ -74,7 +74,7 @@ def within_window(line_deg: FloatArray, window: Window) -> list[FloatArray]:
     """Return an unrolled line once for each turn by 360 degrees at which it reaches into a map."""
     west, east = window[1]
     return [
-        line_deg + (0.0, turn)
+        line_deg + np.array((0.0, turn))
         for turn in np.arange(-2, 3) * _TURN_DEG
         if line_deg[:, 1].max() + turn >= west and line_deg[:, 1].min() + turn <= east
     ]

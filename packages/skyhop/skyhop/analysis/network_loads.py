@@ -68,7 +68,7 @@ class Loads:
     drops: FloatArray
     """Packets lost, for all reasons."""
     marks: FloatArray
-    """Packets marked (ECN)."""
+    """Packets marked with congestion experienced (ECN)."""
     busiest_s: FloatArray
     """Time by which each direction had carried half of its bytes, shape (n,)."""
 

@@ -16,7 +16,7 @@ from skyhop.analysis.map_window import (
     window_of,
     within_window,
 )
-from skyhop.analysis.network_loads import Channel, Loads, loads_of
+from skyhop.analysis.network_loads import Channel, loads_of
 from skyhop.analysis.tables import short_number
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import ground_points_deg
@@ -33,7 +33,8 @@ _PLACES = 24
 """Number of times at which positions are computed for a map of a whole run."""
 
 LOAD_COLOURS = (
-    "#F4E156", "#FCAC11", "#F57B17", "#DE5238", "#BA3655", "#922568", "#67166E", "#3B0964", "#10092D",
+    "#F4E156", "#FCAC11", "#F57B17", "#DE5238", "#BA3655", "#922568", "#67166E", "#3B0964",
+    "#10092D",
 )  # fmt: skip
 """Colours of loads, the lowest first; higher ones are darker, so that they differ in print."""
 
@@ -89,7 +90,9 @@ def network_map(run: RunRecord, network: Network) -> NetworkMap:
     shown = _Shown([positions[at_s] for at_s in places], loads.utilisation[:, 0])
     title = f"{run.name}: utilisation of links over {short_number(run.duration_s)} s"
     window = _window(loads.channels, [shown], network)
-    return _map(title, loads.channels, shown, network, window, most_of(loads.utilisation))
+    return _map(
+        title, shown, _Scene(loads.channels, network, window, most_of(loads.utilisation), {})
+    )
 
 
 def network_maps(
@@ -110,13 +113,15 @@ def network_maps(
         for channel, load in zip(loads.channels, loads.utilisation.mean(axis=1), strict=True)
         if channel.kind == "uplink"
     }
+    scene = _Scene(loads.channels, network, window, most_of(loads.utilisation), ranks)
     return [
         _map(
             f"{about}   ({network.utc(begin_s):%H:%M:%S} UTC, {_span(begin_s, step_s)})",
-            loads.channels, each, network, window, most_of(loads.utilisation), ranks,
+            each,
+            scene,
         )
         for begin_s, each in zip(times_s, shown, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def link_line_deg(from_m: FloatArray, to_m: FloatArray, points: int = _POINTS) -> FloatArray:
@@ -160,25 +165,30 @@ def _span(begin_s: float, step_s: float) -> str:
     return f"{short_number(round(begin_s, 6))} to {short_number(round(begin_s + step_s, 6))} s"
 
 
-def _map(
-    title: str,
-    channels: Sequence[Channel],
-    shown: _Shown,
-    network: Network,
-    window: Window,
-    most: float,
-    ranks: Mapping[str, float] | None = None,
-) -> NetworkMap:
+@dataclass(frozen=True)
+class _Scene:
+    """Common parts of several maps of a run."""
+
+    channels: Sequence[Channel]
+    network: Network
+    window: Window
+    most: float
+    ranks: Mapping[str, float]
+    """Loads by which the names of sites are ordered; of other nodes, those of the map count."""
+
+
+def _map(title: str, shown: _Shown, scene: _Scene) -> NetworkMap:
+    channels, window = scene.channels, scene.window
     links = _links(channels, shown, window)
-    nodes = [*_satellites(channels, shown, window), *_sites(channels, shown, network, window)]
+    nodes = [*_satellites(channels, shown, window), *_sites(shown, scene)]
     return NetworkMap(
         title=title,
         latitudes_deg=window[0],
         longitudes_deg=window[1],
         land_deg=land_within(*window),
         links=sorted(links, key=lambda link: link.load),
-        nodes=sorted(nodes, key=lambda node: (node.kind == "site", _rank(node, ranks or {}))),
-        most=most,
+        nodes=sorted(nodes, key=lambda node: (node.kind == "site", _rank(node, scene.ranks))),
+        most=scene.most,
     )
 
 
@@ -233,22 +243,20 @@ def _satellites(channels: Sequence[Channel], shown: _Shown, window: Window) -> l
     return nodes
 
 
-def _sites(
-    channels: Sequence[Channel], shown: _Shown, network: Network, window: Window
-) -> list[MapNode]:
+def _sites(shown: _Shown, scene: _Scene) -> list[MapNode]:
     of_sites: Mapping[str, float] = {
         channel.site: load
-        for channel, load in zip(channels, shown.loads.tolist(), strict=True)
+        for channel, load in zip(scene.channels, shown.loads.tolist(), strict=True)
         if channel.kind == "uplink"
     }
     return [
         MapNode(
             "site",
             site.name,
-            _into([site.latitude_deg, site.longitude_deg], window),
+            _into([site.latitude_deg, site.longitude_deg], scene.window),
             of_sites.get(site.name) or None,
         )
-        for site in network.sites
+        for site in scene.network.sites
     ]
 
 

@@ -1,4 +1,4 @@
-"""Part of a page about a run over a network: its map, and tables of links, nodes, cities, groups."""
+"""Part of a page about a run over a network: map, and tables of links, nodes, cities, groups."""
 
 from __future__ import annotations
 

@@ -60,8 +60,13 @@ def text_of(packets: Sequence[Mapping[str, Any]]) -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
-def document(name: str, start: datetime, duration_s: float, multiplier: float = 10) -> dict[str, Any]:
-    """Return the first packet of a CZML document: its name and clock, `multiplier` times as fast."""
+def document(
+    name: str, start: datetime, duration_s: float, multiplier: float = 10
+) -> dict[str, Any]:
+    """Return the first packet of a CZML document: its name, and a clock `multiplier` times as fast.
+
+    Its times are from `start` to `duration_s` later.
+    """
     return {
         "id": "document",
         "name": name,

@@ -1,8 +1,8 @@
 """Satellites with their laser links at any time, and the least delays over them.
 
-The links are those of a `[network]`. The least delay from one place to all satellites is one search
-for all cells of a map, and for all satellites that fail; `data/pairs.py` has all pairs with handover
-policies.
+The links are those of a `[network]`. One search finds the least delays from a place to all
+satellites, and so to all cells of a map, also without satellites that fail. `data/pairs.py` has
+routes between all pairs of sites with handover policies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skyhop.data.places import CITIES, Place, position_of
 from skyhop.data.scenarios import load_scenario
 
 _BLOCK = 2_000_000
-"""Largest number of places times satellites that are looked at together, which bounds the memory."""
+"""Largest number of places times satellites looked at together, which bounds the memory."""
 
 _CLEARANCE_M = 6_378_137.0 + 80_000.0
 """Least distance of a laser from the Earth's centre: the default of `isl_clearance`."""
@@ -69,7 +69,7 @@ class Mesh:
 
     @property
     def satellites(self) -> int:
-        """Number of satellites."""
+        """Number of satellites of the constellation."""
         return self.constellation.satellites.height
 
     def at(self, at_s: float, failed: BoolArray | None = None) -> MeshAt:

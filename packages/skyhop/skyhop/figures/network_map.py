@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
 from skyhop.analysis.map_window import Window
-from skyhop.analysis.network_map import LOAD_COLOURS, MapNode, NetworkMap
+from skyhop.analysis.network_map import LOAD_COLOURS, NetworkMap
 from skyhop.analysis.tables import short_number
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.map_axes import draw_land, frame_map, map_aspect
@@ -109,8 +109,9 @@ def _draw_nodes(ax: Axes, view: NetworkMap) -> None:
                 if sent
                 else {"color": _IDLE}
             )
-            ax.scatter(at[:, 1], at[:, 0], s=pt(ax, size), marker=marker, zorder=3 + (kind == "site"),
-                       edgecolors="#333333", linewidths=pt(ax, 0.5), gid=f"{kind}s",
+            ax.scatter(at[:, 1], at[:, 0], s=pt(ax, size), marker=marker,
+                       zorder=3 + (kind == "site"), edgecolors="#333333",
+                       linewidths=pt(ax, 0.5), gid=f"{kind}s",
                        **colours)  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -71,7 +71,9 @@ def export(
 
     if file_format not in FORMATS:
         hint = did_you_mean(file_format, FORMATS)
-        raise InputError(f'--format: "{file_format}" is not a format{hint}; expected czml or geojson')
+        raise InputError(
+            f'--format: "{file_format}" is not a format{hint}; expected czml or geojson'
+        )
     foreign = "--at" if file_format == "czml" and at is not None else None
     foreign = "--step" if file_format == "geojson" and step is not None else foreign
     if foreign is not None:
@@ -98,7 +100,9 @@ def _czml(run: RunRecord, network: Network, every: str | None, step: str | None)
     position_s = _core.duration_s("--step", step or STEP)
     if position_s <= 0 or run.duration_s / position_s > MOST_POSITIONS:
         least_s = run.duration_s / MOST_POSITIONS
-        raise InputError(f"--step: {position_s:g} s is too short; expected at least {least_s:.3g} s")
+        raise InputError(
+            f"--step: {position_s:g} s is too short; expected at least {least_s:.3g} s"
+        )
     edges_s = [*begins_s, max(run.duration_s, begins_s[-1] + step_s)]
     return network_czml(run, network, edges_s, position_s)
 

@@ -57,6 +57,7 @@ def places_of(sites: Sequence[str] | None) -> list[Place]:
         InputError: a place or a list is unknown, there are fewer than two sites or too many, or two
             have the same name.
     """
+    from skyhop.analysis.sentence_words import counted
     from skyhop.data.places import find_place
     from skyhop.errors import InputError
 
@@ -65,7 +66,7 @@ def places_of(sites: Sequence[str] | None) -> list[Place]:
     places = found if found is not None else [find_place(text) for text in given]
     if not 1 < len(places) <= _MOST_SITES:
         raise InputError(
-            f"{', '.join(given[:3])}: {len(places):,} sites; expected 2 to {_MOST_SITES:,}"
+            f"{', '.join(given[:3])}: {counted(len(places), 'site')}; expected 2 to {_MOST_SITES:,}"
         )
     names = [place.name for place in places]
     twice = next((name for name in names if names.count(name) > 1), None)

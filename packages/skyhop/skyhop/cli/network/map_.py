@@ -44,9 +44,7 @@ _TABLES = (".geojson", ".csv")
 def map_(
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="PNG, SVG or PDF; .geojson or .csv."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="PNG, SVG or PDF; .geojson or .csv."),
     ] = None,
     constellation: Constellation = "starlink-shell1",
     to: Annotated[

@@ -33,6 +33,10 @@ Examples:
 """
 
 
+_MOST_SHOWN = 20
+"""Largest number of rows of the printed table of pairs."""
+
+
 def pairs(
     sites: Sites = None,
     constellation: Constellation = "starlink-shell1",
@@ -44,9 +48,7 @@ def pairs(
             autocompletion=completion.handovers,
         ),
     ] = None,
-    relay: Annotated[
-        str, typer.Option(help="isl: over lasers; bent-pipe: over gateways.")
-    ] = "isl",
+    relay: Annotated[str, typer.Option(help="isl: over lasers; bent-pipe: over gateways.")] = "isl",
     gateways: Gateways = None,
     duration: Duration = "10 min",
     step: Step = "1 s",
@@ -96,5 +98,7 @@ def pairs(
     elif as_csv:
         print_csv(rows)
     else:
-        print_some(sorted(rows, key=lambda row: -(row["rtt_median_ms"] or float("inf"))))
+        longest = sorted(rows, key=lambda row: -(row["rtt_median_ms"] or float("inf")))
+        print_some(longest, (0, 1, 2), _MOST_SHOWN)
+        print()
         print_columns(policy_rows(rows))

@@ -9,12 +9,15 @@ from skyhop.analysis.tables import MISSING, three_digits
 from skyhop.cli.tables import Cells, print_table
 
 _UNITS = {"_ms": "ms", "_percent": "%"}
-MOST_SHOWN = 40
-"""Largest number of rows of a printed table; --json and --csv print all rows."""
 
 
-def print_columns(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
-    """Print rows as a table, with the units of their keys below the titles."""
+def print_columns(rows: Sequence[Mapping[str, Any]], keys: Sequence[int] = (0,)) -> None:
+    """Print rows as a table, with the units of their keys below the titles.
+
+    Args:
+        rows: rows with the same keys.
+        keys: indices of the columns that identify the rows.
+    """
     columns = []
     for key in rows[0] if rows else ():
         unit = next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
@@ -22,15 +25,14 @@ def print_columns(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
         values = [row[key] for row in rows]
         numeric = any(isinstance(value, int | float) for value in values)
         columns.append(Cells(_titled(name), unit, [_text(value) for value in values], numeric))
-    print_table(columns, title=title)
+    print_table(columns, keys=keys)
 
 
-def print_some(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the first rows of a table, and how many more there are."""
-    print_columns(rows[:MOST_SHOWN])
-    if len(rows) > MOST_SHOWN:
-        print(f"and {len(rows) - MOST_SHOWN:,} more: --json and --csv print all")
-    print()
+def print_some(rows: Sequence[Mapping[str, Any]], keys: Sequence[int], most: int) -> None:
+    """Print the first rows of a table, at most `most`, and how many more there are."""
+    print_columns(rows[:most], keys)
+    if len(rows) > most:
+        print(f"and {len(rows) - most:,} more: --json and --csv print all")
 
 
 def _titled(name: str) -> str:

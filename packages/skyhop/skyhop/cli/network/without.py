@@ -40,6 +40,10 @@ Examples:
 """
 
 
+_MOST_SHOWN = 10
+"""Number of pairs that the printed table shows."""
+
+
 def without(
     sites: Sites = None,
     constellation: Constellation = "starlink-shell1",
@@ -81,14 +85,12 @@ def without(
         raise InputError("say what fails: --satellites, --satellite, --plane or --gateway")
     places, times_s = places_of(sites), times_of(duration, step)
     ends = _gateways(gateway or [], gateways)
-    mesh = mesh_for(
-        constellation, start, times_s, elevation, with_lasers=has_lasers(constellation)
-    )
+    mesh = mesh_for(constellation, start, times_s, elevation, with_lasers=has_lasers(constellation))
     failed = _share(mesh, satellites, seed)
     failed |= _numbered(mesh, satellite or [])
     failed |= _planes(mesh, plane or [])
     with progress_bar("computing routes") as progress:
-        cost = cost_of(mesh, places, times_s, failed, ends, progress)
+        cost = cost_of(mesh, places, times_s, failed, ends, progress=progress)
     rows, summary = cost_rows(cost), cost_summary(cost)
     if as_json:
         print_json(
@@ -103,12 +105,10 @@ def without(
         print(f"{mesh.constellation.name}: {said}{f'; gateways: {named}' if named else ''}")
         print_columns(summary)
         print()
-        print_some(rows)
+        print_some(rows, (0, 1), _MOST_SHOWN)
 
 
-def _gateways(
-    failed: Sequence[str], listed: str | None
-) -> tuple[list[Place], BoolArray] | None:
+def _gateways(failed: Sequence[str], listed: str | None) -> tuple[list[Place], BoolArray] | None:
     """Return the gateways and which of them fail; None for routes between sites."""
     import numpy as np
 
@@ -158,7 +158,8 @@ def _numbered(mesh: Mesh, numbers: Sequence[int]) -> BoolArray:
     for number in numbers:
         if not 0 <= number < mesh.satellites:
             raise InputError(
-                f"--satellite: there is no satellite {number}; expected 0 to {mesh.satellites - 1:,}"
+                f"--satellite: there is no satellite {number}; expected 0 to "
+                f"{mesh.satellites - 1:,}"
             )
     return np.isin(np.arange(mesh.satellites), list(numbers))
 

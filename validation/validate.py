@@ -25,6 +25,7 @@ from validation import (
     this_kernel,
 )
 from validation.bench import calls, kernel, sim
+from validation.hypatia import cross_traffic
 from validation.linux import chance, engines, scenarios, short, traces
 from validation.ns3 import packets
 from validation.ns3.cases import QUICK
@@ -126,6 +127,8 @@ def values(executor: Executor) -> dict[str, object]:
         "ns3_quick": QUICK,
         "ns3_repeats": packets.REPEATS,
         "ns3_speed": packets.speed_table,
+        "hypatia_s": cross_traffic.DURATION_S,
+        "hypatia_cross_traffic": cross_traffic.table,
         "pings_head": pings.HEAD,
         "pings": lambda: pings.table(executor),
         "access_goodput": round(100 * access_senders.GOODPUT_TOLERANCE),

@@ -1,4 +1,4 @@
-"""Benchmarks: speed of start, paths, simulations, studies, video, guests; lateness of live runs."""
+"""Benchmarks: speed of start, paths, simulations, networks, studies, video, guests; lateness of live runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PARTS = {
     "start": "calls",
     "paths": "calls",
     "sim": "sim",
+    "networks": "networks",
     "studies": "studies",
     "video": "calls",
     "linux": "kernel",

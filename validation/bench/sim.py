@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -203,9 +204,11 @@ class SimulationResult:
     """Peak memory of the process in bytes, including interpreter and libraries."""
 
 
-def run_in_process(scenario: Mapping[str, Any]) -> SimulationResult:
-    """Run a simulation in a process of its own, which loads nothing else."""
-    command = [sys.executable, "-m", "validation.bench.sim"]
+def run_in_process(
+    scenario: Mapping[str, Any], processors: Iterable[int] = ()
+) -> SimulationResult:
+    """Run a simulation in a process of its own, which loads nothing else, on some processors or all."""
+    command = [sys.executable, "-m", "validation.bench.sim", *map(str, processors)]
     text = json.dumps(scenario)
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     return SimulationResult(**json.loads(done.stdout))
@@ -229,4 +232,6 @@ def peak_memory_bytes() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        os.sched_setaffinity(0, map(int, sys.argv[1:]))
     print(json.dumps(asdict(run_timed(json.load(sys.stdin)))))

@@ -79,12 +79,14 @@ mod link_tail;
 mod loss;
 mod on_arrival;
 mod packet;
+mod plain;
 mod qdisc;
 mod rng;
 mod routes;
 mod schedule;
 mod stats;
 mod timeline;
+mod transmissions;
 mod transmitter;
 
 pub use config::LinkConfig;
@@ -94,6 +96,7 @@ pub use fabric::Fabric;
 pub use link::Link;
 pub use loss::{GilbertElliott, Loss, Switching};
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
+pub use plain::PlainLink;
 pub use qdisc::{
     AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FifoDrop, FqCodelConfig,
     FqConfig, FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline,

@@ -1,6 +1,5 @@
 //! One direction of a path: queue, transmitter, losses, delay line.
 
-use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -30,8 +29,6 @@ pub struct Link<P> {
     enqueued_packets: u64,
     delivered_packets: u64,
     delivered_bytes: Bytes,
-    /// Arrivals that [`Self::poll_ahead`] has returned and that lie in the future: time and wire size.
-    ahead: VecDeque<(Instant, Bytes)>,
 }
 
 /// The queue, in one of two models: whether and when a packet arrives at the far end is decided when the packet
@@ -92,7 +89,6 @@ impl<P> Link<P> {
             enqueued_packets: 0,
             delivered_packets: 0,
             delivered_bytes: Bytes::ZERO,
-            ahead: VecDeque::new(),
         };
         link.plan_ahead();
         Ok(link)
@@ -137,43 +133,29 @@ impl<P> Link<P> {
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
-        let arrival = self.tail.line.pop_arrived(now)?;
-        self.delivered_packets += 1;
-        self.delivered_bytes += arrival.packet.wire_size;
-        debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
-        Some(arrival)
+        self.pop_arrived(now)
     }
 
     /// Return the next packet whose arrival is certain, even if it lies in the future; call this method until it
     /// returns `None`, after each `enqueue` and at [`Self::next_change`]. It replaces `poll` where the far end keeps
-    /// the packets until they arrive. The counters count a packet as delivered once it has arrived.
+    /// the packets until they arrive; the counters count a packet as delivered when it is returned.
     ///
     /// Packets are returned in the order of their arrivals, on links without new routes.
     #[inline]
     pub fn poll_ahead(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
-        self.count_arrivals_until(now);
         // A packet that is in flight when a hop is dismantled may be on that hop.
         let certain = self.dismantled.peek().map_or(Instant::NEVER, |hop| hop.at);
-        let arrival = self.tail.line.pop_arrived(certain)?;
-        debug_assert!(
-            self.ahead.back().is_none_or(|(at, _)| *at <= arrival.at),
-            "arrivals are in order"
-        );
-        self.ahead.push_back((arrival.at, arrival.packet.wire_size));
-        Some(arrival)
+        self.pop_arrived(certain)
     }
 
-    /// Count the packets that [`Self::poll_ahead`] has returned and that have arrived by `now`.
     #[inline]
-    fn count_arrivals_until(&mut self, now: Instant) {
-        while let Some(&(at, size)) = self.ahead.front()
-            && at <= now
-        {
-            self.ahead.pop_front();
-            self.delivered_packets += 1;
-            self.delivered_bytes += size;
-        }
+    fn pop_arrived(&mut self, by: Instant) -> Option<Arrival<P>> {
+        let arrival = self.tail.line.pop_arrived(by)?;
+        self.delivered_packets += 1;
+        self.delivered_bytes += arrival.packet.wire_size;
+        debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
+        Some(arrival)
     }
 
     /// Earliest time at which `poll_ahead` may return a packet, or a loss may be recorded, if no more packets are
@@ -205,7 +187,7 @@ impl<P> Link<P> {
     /// Counters up to the last `enqueue` or `poll`.
     #[inline]
     pub fn stats(&self) -> LinkStats {
-        let in_line = self.tail.line.packets() + self.ahead.len() as u64;
+        let in_line = self.tail.line.packets();
         let (backlog, underway_packets, transmitted_bytes) = match &self.queue {
             QueueModel::OnArrival(queue) => (
                 queue.backlog(),

@@ -46,6 +46,12 @@ impl<P> LinkTail<P> {
         self.transmitter.transmit(begins, size, back_to_back)
     }
 
+    /// Transmitter, for a queue that plans transmissions itself.
+    #[inline]
+    pub(crate) fn transmitter(&mut self) -> &mut Transmitter {
+        &mut self.transmitter
+    }
+
     /// Put a packet whose transmission ends at `ends` into the delay line. As the schedule is known, the
     /// transmission need not have begun yet. Return the loss instead if the packet is lost at `ends`.
     #[inline(always)]

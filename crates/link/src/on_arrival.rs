@@ -10,44 +10,20 @@ use skyhop_units::{Bytes, Instant};
 use crate::link_tail::{LinkTail, ScheduledLoss};
 use crate::qdisc::{Backlog, Limit, Queued};
 use crate::stats::Verdicts;
+use crate::transmissions::Transmissions;
 
 /// Queue of [`Fifo`](crate::qdisc::fifo::Fifo) and its transmissions, used by links with that discipline in its
 /// place: a packet is moved once less, and no event is needed between its entry and its arrival.
 #[derive(Debug)]
 pub(crate) struct OnArrival<P> {
-    limit: Limit,
-    backlog: Backlog,
-    /// Transmissions of the packets that wait, in order.
-    waiting: VecDeque<Transmission>,
-    /// Last transmission that has begun.
-    begun: Transmission,
-    /// Wire bytes of all transmissions that have begun.
-    begun_bytes: Bytes,
-    /// End of the last transmission, that is when the transmitter becomes free.
-    free: Instant,
+    transmissions: Transmissions,
     /// Packets that wait or are being transmitted and will be lost when their transmission ends.
     scheduled_losses: VecDeque<Box<ScheduledLoss<P>>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Transmission {
-    begins: Instant,
-    ends: Instant,
-    wire_size: Bytes,
-}
-
 impl<P> OnArrival<P> {
     pub(crate) fn new(limit: Limit) -> Self {
-        let (begins, ends) = (Instant::START, Instant::START);
-        Self {
-            limit,
-            backlog: Backlog::default(),
-            waiting: VecDeque::new(),
-            begun: Transmission { begins, ends, wire_size: Bytes::ZERO },
-            begun_bytes: Bytes::ZERO,
-            free: Instant::START,
-            scheduled_losses: VecDeque::new(),
-        }
+        Self { transmissions: Transmissions::new(limit), scheduled_losses: VecDeque::new() }
     }
 
     /// Enqueue a packet that arrives now; [`Self::run_until`] has been called for now.
@@ -59,24 +35,10 @@ impl<P> OnArrival<P> {
         verdicts: &mut Verdicts<P>,
     ) {
         let (now, wire_size) = (queued.since, queued.packet.wire_size);
-        let mut with_it = self.backlog;
-        with_it.add(wire_size);
-        if !self.limit.allows(with_it) {
+        let Some(ends) = self.transmissions.enter(now, wire_size, tail.transmitter()) else {
             verdicts.lose(now, LossReason::Queue, queued.packet);
             return;
-        }
-        let earliest = now.max(self.free);
-        let begins = tail.earliest_start(earliest);
-        let back_to_back = begins == self.free && now < begins;
-        let ends = tail.transmit(begins, wire_size, back_to_back);
-        let transmission = Transmission { begins, ends, wire_size };
-        self.free = ends;
-        if begins > now {
-            self.backlog = with_it;
-            self.waiting.push_back(transmission);
-        } else {
-            self.begin(transmission);
-        }
+        };
         if let Some(loss) = tail.send(ends, queued) {
             self.scheduled_losses.push_back(loss);
         }
@@ -85,15 +47,7 @@ impl<P> OnArrival<P> {
     /// Move the transmissions that begin up to and including `until` out of the queue.
     #[inline]
     pub(crate) fn run_until(&mut self, until: Instant) {
-        while let Some(next) = self.waiting.front() {
-            if next.begins > until || next.begins == Instant::NEVER {
-                break;
-            }
-            let next = *next;
-            self.waiting.pop_front();
-            self.backlog.remove(next.wire_size);
-            self.begin(next);
-        }
+        self.transmissions.run_until(until);
     }
 
     /// Record the losses up to and including `until`.
@@ -113,27 +67,19 @@ impl<P> OnArrival<P> {
         self.scheduled_losses.front().map_or(Instant::NEVER, |first| first.at)
     }
 
-    #[inline]
-    fn begin(&mut self, transmission: Transmission) {
-        self.begun = transmission;
-        self.begun_bytes += transmission.wire_size;
-    }
-
     /// Packets that wait now, after [`Self::run_until`] for now.
     #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
-        self.backlog
+        self.transmissions.backlog()
     }
 
     /// Packets that are being transmitted or are in the delay line.
     pub(crate) fn underway_packets(&self, in_line: u64) -> u64 {
-        in_line + self.scheduled_losses.len() as u64 - self.backlog.packets
+        in_line + self.scheduled_losses.len() as u64 - self.backlog().packets
     }
 
     /// Wire bytes whose transmission has ended by `now`, after [`Self::run_until`] for `now`.
     pub(crate) fn transmitted_bytes(&self, now: Instant) -> Bytes {
-        let Transmission { ends, wire_size, .. } = self.begun;
-        let has_ended = ends <= now && ends != Instant::NEVER;
-        self.begun_bytes - if has_ended { Bytes::ZERO } else { wire_size }
+        self.transmissions.ended_bytes(now)
     }
 }

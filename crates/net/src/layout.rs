@@ -50,25 +50,6 @@ impl Layout {
         self.lasers.len() + node as usize
     }
 
-    /// Node of each device.
-    pub(crate) fn device_node(&self, device: usize) -> u32 {
-        match device.checked_sub(self.lasers.len()) {
-            None => self.lasers[device].from,
-            Some(node) => node as u32,
-        }
-    }
-
-    /// Configuration of a device.
-    pub(crate) fn config(&self, device: usize) -> &LinkConfig {
-        match device.checked_sub(self.lasers.len()) {
-            None => &self.lasers[device].config,
-            Some(node) => match node.checked_sub(self.satellites as usize) {
-                None => &self.down[node],
-                Some(site) => &self.up[site],
-            },
-        }
-    }
-
     /// Index in `lasers` of each satellite's first laser, and at the end the number of lasers.
     pub(crate) fn first_lasers(&self) -> Vec<u32> {
         let before = |satellite| self.lasers.partition_point(|laser| laser.from < satellite) as u32;

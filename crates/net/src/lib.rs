@@ -10,23 +10,32 @@
 //!
 //! # Order of events
 //!
-//! Events at the same time happen in the order of component numbers: devices, arrivals over each laser, arrivals at
-//! each node through the air, ends of flows. As every component belongs to one node, and a packet takes time from node
-//! to node, nodes may be simulated on different threads: each thread runs for the shortest delay between its nodes and
-//! those of others, and then exchanges packets with them. The events of a node, and their order, do not depend on where
-//! the other nodes are simulated.
+//! A node's events at the same time happen in this order: transmissions end, packets arrive over lasers, by the numbers of
+//! the lasers, then through the air, by the numbers of the senders; then the ends of flows act.
+//!
+//! # Windows
+//!
+//! A packet takes at least the shortest delay of all links from node to node. Time is divided into windows of this length:
+//! what enters a link within a window arrives after it, so that each satellite processes its own events of the window
+//! without regard to the others, on any thread. Between windows the threads exchange packets. The events of a node, and
+//! their order, do not depend on where other nodes are simulated.
 
 mod arrivals;
 mod calendar;
+mod device;
 mod fleet;
+mod ground;
 mod layout;
 mod network;
-mod partition;
+mod pool;
+mod sky;
 mod threads;
+mod transfer;
 mod view;
 
 pub use calendar::Calendar;
+pub use ground::{Hosts, Uplinks};
 pub use layout::{Laser, Layout};
 pub use network::{Lost, Network};
-pub use partition::{Hosts, Routed, Uplinks};
-pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, View, Views};
+pub use transfer::Routed;
+pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};

@@ -6,9 +6,11 @@ use skyhop_link::{Drop, LinkError, LinkStats};
 use skyhop_units::{Duration, Instant};
 
 use crate::fleet::Fleet;
+use crate::ground::{Ground, Hosts};
 use crate::layout::Layout;
-use crate::partition::{Entrance, Hosts, Partition, Receiver, Routed, lookahead};
+use crate::sky::{Sky, lookahead};
 use crate::threads::{self, Exchange};
+use crate::transfer::Routed;
 use crate::view::{View, Views};
 
 /// A packet that was lost at a device, or in the air behind it.
@@ -23,15 +25,18 @@ pub struct Lost<P> {
 }
 
 /// Satellites and sites with their devices, and the flows between the sites.
-pub struct Network<P, H, V> {
-    ground: Partition<P>,
+pub struct Network<P, H, V: Views> {
+    ground: Ground<P>,
     hosts: H,
-    /// Satellites, unless the partition of the sites has them all.
-    sky: Vec<Partition<P>>,
+    sky: Vec<Sky<P>>,
     fleet: Arc<Fleet>,
     views: V,
-    view: View,
+    view: View<V::Routes>,
     exchange: Exchange<P>,
+    /// Number of devices.
+    devices: usize,
+    /// End of the last [`Self::run_until`].
+    now: Instant,
 }
 
 impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
@@ -42,19 +47,23 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
     pub fn new(
         layout: Arc<Layout>,
         hosts: H,
-        (view, views): (View, V),
+        (view, views): (View<V::Routes>, V),
         threads: usize,
     ) -> Result<Self, LinkError> {
-        // The partition of the sites, which has most work, gets a thread of its own with some of the satellites.
-        let groups = if threads > 1 { GROUPS_PER_THREAD * threads } else { 0 };
+        let groups = if threads > 1 { GROUPS_PER_THREAD * threads } else { 1 };
         let fleet = Arc::new(Fleet::new(&layout, groups));
-        let mut partitions = (0..fleet.partitions as u16)
-            .map(|number| Partition::new(number, &layout, &fleet))
-            .collect::<Result<Vec<_>, _>>()?;
-        let sky = partitions.split_off(1);
-        let exchange = Exchange::new(fleet.partitions, threads);
-        let ground = partitions.remove(0);
-        Ok(Self { ground, hosts, sky, fleet, views, view, exchange })
+        let sky = (0..fleet.partitions).map(|number| Sky::new(number, &layout, &fleet));
+        Ok(Self {
+            sky: sky.collect::<Result<_, _>>()?,
+            ground: Ground::new(&layout, &fleet)?,
+            exchange: Exchange::new(fleet.partitions, threads),
+            devices: layout.devices(),
+            now: Instant::START,
+            hosts,
+            fleet,
+            views,
+            view,
+        })
     }
 
     /// Process all events up to and including `until`, and bring the counters of all devices up to that time.
@@ -67,6 +76,7 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
             }
             self.views.advance(&mut self.view);
         }
+        self.now = until;
         self.ground.settle(until, &self.view);
         for partition in &mut self.sky {
             partition.settle(until, &self.view);
@@ -76,10 +86,6 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
     /// Process all events up to and including `end`, which lies in the current step.
     fn run_step(&mut self, end: Instant) {
         let Self { ground, hosts, sky, fleet, view, exchange, .. } = self;
-        if sky.is_empty() {
-            run_ground(ground, hosts, view, end);
-            return;
-        }
         threads::run(exchange, (ground, hosts), sky, (view, lookahead(fleet, view), end));
     }
 
@@ -95,9 +101,9 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
 
     /// Return the packets lost since the last call, in the order of time and then of devices.
     pub fn take_lost(&mut self) -> Vec<Lost<P>> {
-        let mut lost = std::mem::take(&mut self.ground.lost);
+        let mut lost = std::mem::take(&mut self.ground.losses.lost);
         for partition in &mut self.sky {
-            lost.append(&mut partition.lost);
+            lost.append(&mut partition.losses.lost);
         }
         // A partition's losses at one device are in order, and the sort is stable.
         lost.sort_by_key(|lost| (lost.drop.at, lost.device));
@@ -106,9 +112,9 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
 
     /// Return the flows of the packets marked since the last call, one entry per packet.
     pub fn take_marked(&mut self) -> Vec<u32> {
-        let mut marked = std::mem::take(&mut self.ground.marked);
+        let mut marked = std::mem::take(&mut self.ground.losses.marked);
         for partition in &mut self.sky {
-            marked.append(&mut partition.marked);
+            marked.append(&mut partition.losses.marked);
         }
         marked
     }
@@ -119,12 +125,16 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
     }
 
     /// Counters of all devices up to the end of the last [`Self::run_until`], by the number of the device.
-    pub fn stats(&self) -> Vec<LinkStats> {
-        let partitions = [&self.ground].into_iter().chain(&self.sky);
-        let devices = self.fleet.device_places.len();
-        let mut stats = vec![LinkStats::default(); devices];
-        for (device, of_device) in partitions.flat_map(Partition::stats) {
-            stats[device as usize] = of_device;
+    pub fn stats(&mut self) -> Vec<LinkStats> {
+        let lasers = self.fleet.first_lasers.last().copied().unwrap_or(0);
+        let mut arrived = vec![Default::default(); lasers as usize];
+        for partition in &self.sky {
+            partition.add_arrived(&mut arrived);
+        }
+        let mut stats = vec![LinkStats::default(); self.devices];
+        self.ground.add_stats(self.now, &mut stats);
+        for partition in &mut self.sky {
+            partition.add_stats(self.now, &arrived, &mut stats);
         }
         stats
     }
@@ -136,58 +146,9 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
 
     /// Number of packets in the air.
     pub fn in_air(&self) -> u64 {
-        self.ground.in_air() + self.sky.iter().map(Partition::in_air).sum::<u64>()
+        self.ground.in_air() + self.sky.iter().map(Sky::in_air).sum::<u64>()
     }
 }
 
 /// Partitions of satellites for each thread, so that threads can have equal loads.
 const GROUPS_PER_THREAD: usize = 4;
-
-/// Hosts as the receiver of the partition of the sites.
-struct AtSites<'h, H>(&'h mut H);
-
-impl<P: Routed, H: Hosts<P>> Receiver<P> for AtSites<'_, H> {
-    #[inline]
-    fn receive(
-        &mut self,
-        packet: skyhop_link::Packet<P>,
-        now: Instant,
-        partition: &mut Partition<P>,
-        view: &View,
-    ) {
-        self.0.arrive(packet, now, &mut Entrance { partition, view });
-    }
-}
-
-/// Process the events of the sites' partition and of the hosts up to and including `end`.
-pub(crate) fn run_ground<P: Routed, H: Hosts<P>>(
-    ground: &mut Partition<P>,
-    hosts: &mut H,
-    view: &View,
-    end: Instant,
-) {
-    loop {
-        let (of_network, of_hosts) = (ground.next(), hosts.next());
-        let network_is_first = match (of_network, of_hosts) {
-            (Some(network), Some(host)) => network <= host,
-            (network, _) => network.is_some(),
-        };
-        let Some(now) = (if network_is_first { of_network } else { of_hosts }) else { return };
-        if now > end {
-            return;
-        }
-        if network_is_first {
-            ground.visit(view, &mut AtSites(hosts));
-        } else {
-            hosts.visit(now, &mut Entrance { partition: ground, view });
-        }
-    }
-}
-
-/// Earliest event of the sites' partition and of the hosts.
-pub(crate) fn next_on_ground<P: Routed, H: Hosts<P>>(
-    ground: &Partition<P>,
-    hosts: &H,
-) -> Option<Instant> {
-    ground.next().into_iter().chain(hosts.next()).min()
-}

@@ -1,8 +1,8 @@
 //! Simulation of the partitions on several threads.
 //!
 //! Time is divided into windows. Within a window every partition processes its own events; a window is as long as the
-//! shortest delay between two partitions, so that packets sent within it arrive after it. Between windows the threads
-//! meet, and take over the packets that others have sent to their partitions.
+//! shortest delay between two nodes, so that packets sent within it arrive after it. Between windows the threads meet,
+//! and take over the packets that others have sent to their partitions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,12 @@ use std::{hint, thread};
 
 use skyhop_units::{Duration, Instant};
 
-use crate::network::{next_on_ground, run_ground};
-use crate::partition::{Hosts, Partition, Receiver, Routed, Transfer};
-use crate::view::View;
+use crate::ground::{Ground, Hosts};
+use crate::sky::Sky;
+use crate::transfer::{Outboxes, Routed, Transfer};
+use crate::view::{Routes, View};
 
-/// Places where partitions leave packets for each other.
+/// Places where partitions leave packets for each other. The partition of the sites is the last.
 pub(crate) struct Exchange<P> {
     threads: usize,
     partitions: usize,
@@ -28,11 +29,13 @@ pub(crate) struct Exchange<P> {
     window: usize,
 }
 
-/// Partitions that a thread processes, with the index of each.
-type Share<'p, P> = Vec<(usize, &'p mut Partition<P>)>;
+/// Partitions of satellites that a thread processes, with the number of each.
+type Share<'p, P> = Vec<(usize, &'p mut Sky<P>)>;
 
 impl<P: Routed> Exchange<P> {
-    pub(crate) fn new(partitions: usize, threads: usize) -> Self {
+    /// Create places for so many partitions of satellites and that of the sites.
+    pub(crate) fn new(of_satellites: usize, threads: usize) -> Self {
+        let partitions = of_satellites + 1;
         let slots = || (0..partitions * partitions).map(|_| Mutex::new(Vec::new())).collect();
         let next_ns = || (0..partitions).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -45,31 +48,27 @@ impl<P: Routed> Exchange<P> {
         }
     }
 
+    /// Number of the partition of the sites.
+    const fn ground(&self) -> usize {
+        self.partitions - 1
+    }
+
     /// Leave a partition's packets for the others at the end of a window, and the time of its next event, or of the
     /// next one that these packets cause.
-    fn leave(
-        &self,
-        window: usize,
-        index: usize,
-        partition: &mut Partition<P>,
-        next: Option<Instant>,
-    ) {
-        let next = next.into_iter().chain(partition.earliest_sent()).min();
-        let next_ns = next.unwrap_or(Instant::NEVER).as_nanos();
-        self.next_ns[window % 2][index].store(next_ns, Ordering::Relaxed);
+    fn leave(&self, window: usize, number: usize, outboxes: &mut Outboxes<P>, next: Instant) {
+        let next_ns = next.min(outboxes.earliest()).as_nanos();
+        self.next_ns[window % 2][number].store(next_ns, Ordering::Relaxed);
         for to in 0..self.partitions {
-            if partition.has_sent(to) {
-                partition.swap_outbox(to, &mut self.slot(window, index, to));
+            if outboxes.has(to) {
+                outboxes.swap(to, &mut self.slot(window, number, to));
             }
         }
     }
 
     /// Take over the packets that others have left for a partition at the end of a window.
-    fn take(&self, window: usize, index: usize, partition: &mut Partition<P>) {
-        for from in (0..self.partitions).filter(|from| *from != index) {
-            for transfer in self.slot(window, from, index).drain(..) {
-                partition.accept(transfer);
-            }
+    fn take(&self, window: usize, number: usize, mut accept: impl FnMut(Transfer<P>)) {
+        for from in (0..self.partitions).filter(|from| *from != number) {
+            self.slot(window, from, number).drain(..).for_each(&mut accept);
         }
     }
 
@@ -85,54 +84,50 @@ impl<P: Routed> Exchange<P> {
     }
 }
 
-/// Process all events of all partitions up to and including `end`, in windows of the duration `lookahead`. Partition 0
-/// is that of the sites.
-pub(crate) fn run<P: Routed + Send, H: Hosts<P>>(
+/// Process all events of all partitions up to and including `end`, in windows of the duration `lookahead`.
+pub(crate) fn run<P: Routed + Send, H: Hosts<P>, R: Routes>(
     exchange: &mut Exchange<P>,
-    (ground, hosts): (&mut Partition<P>, &mut H),
-    sky: &mut [Partition<P>],
-    (view, lookahead, end): (&View, Duration, Instant),
+    (ground, hosts): (&mut Ground<P>, &mut H),
+    sky: &mut [Sky<P>],
+    (view, lookahead, end): (&View<R>, Duration, Instant),
 ) {
     exchange.window += 1;
-    let next = next_on_ground(ground, hosts);
-    exchange.leave(exchange.window, 0, ground, next);
-    for (index, partition) in (1..).zip(sky.iter_mut()) {
+    let next = ground.next(hosts);
+    exchange.leave(exchange.window, exchange.ground(), &mut ground.outboxes, next);
+    for (number, partition) in sky.iter_mut().enumerate() {
         let next = partition.next();
-        exchange.leave(exchange.window, index, partition, next);
+        exchange.leave(exchange.window, number, &mut partition.outboxes, next);
     }
     let mut shares = shares(ground, sky, exchange.threads).into_iter();
-    let own = shares.next().unwrap_or_default();
+    let mut own = shares.next().unwrap_or_default();
     let windows = Windows { exchange, view, lookahead, end };
     let last = thread::scope(|scope| {
         for mut share in shares {
             let windows = &windows;
-            scope.spawn(move || {
-                windows.run(&mut share, &mut |_, _| ());
-            });
+            scope.spawn(move || windows.run(&mut share, &mut |_, _| ()));
         }
-        let mut share = own;
-        windows.run(&mut share, &mut |window, until| match until {
-            Some(until) => {
-                windows.exchange.take(window, 0, ground);
-                run_ground(ground, hosts, view, until);
-                let next = next_on_ground(ground, hosts);
-                windows.exchange.leave(window + 1, 0, ground, next);
+        windows.run(&mut own, &mut |window, until| {
+            let number = exchange.ground();
+            exchange.take(window, number, |transfer| ground.accept(transfer));
+            if let Some(until) = until {
+                ground.run_until(until, hosts, view);
+                let next = ground.next(hosts);
+                exchange.leave(window + 1, number, &mut ground.outboxes, next);
             }
-            None => windows.exchange.take(window, 0, ground),
         })
     });
     exchange.window = last;
 }
 
 /// Windows of a step, as all threads see them.
-struct Windows<'n, P> {
+struct Windows<'n, P, R> {
     exchange: &'n Exchange<P>,
-    view: &'n View,
+    view: &'n View<R>,
     lookahead: Duration,
     end: Instant,
 }
 
-impl<P: Routed> Windows<'_, P> {
+impl<P: Routed, R: Routes> Windows<'_, P, R> {
     /// Run a thread's share of all windows; return the number of the last window.
     ///
     /// `also` runs the partition of the sites: after the window with the given number up to the given time, and at the
@@ -147,36 +142,24 @@ impl<P: Routed> Windows<'_, P> {
         let mut window = exchange.window;
         loop {
             let earliest = exchange.earliest(window);
-            if earliest > self.end {
-                also(window, None);
-                for (index, partition) in share.iter_mut() {
-                    exchange.take(window, *index, partition);
-                }
-                return window;
-            }
-            // A packet sent at `earliest` arrives in another partition after this time.
+            let is_last = earliest > self.end;
+            // A packet sent at `earliest` arrives at the next node after this time.
             let until = self.end.min(earliest + (self.lookahead - Duration::from_nanos(1)));
-            also(window, Some(until));
-            for (index, partition) in share.iter_mut() {
-                exchange.take(window, *index, partition);
-                while partition.next().is_some_and(|next| next <= until) {
-                    partition.visit(self.view, &mut NoSites);
+            also(window, (!is_last).then_some(until));
+            for (number, partition) in share.iter_mut() {
+                exchange.take(window, *number, |transfer| partition.accept(transfer));
+                if !is_last {
+                    partition.run_until(until, self.view);
+                    let next = partition.next();
+                    exchange.leave(window + 1, *number, &mut partition.outboxes, next);
                 }
-                let next = partition.next();
-                exchange.leave(window + 1, *index, partition, next);
+            }
+            if is_last {
+                return window;
             }
             window += 1;
             exchange.meeting.wait();
         }
-    }
-}
-
-/// Receiver of partitions without sites.
-struct NoSites;
-
-impl<P> Receiver<P> for NoSites {
-    fn receive(&mut self, _: skyhop_link::Packet<P>, _: Instant, _: &mut Partition<P>, _: &View) {
-        unreachable!("all sites are in one partition");
     }
 }
 
@@ -185,20 +168,16 @@ const WORK_OF_HOSTS: u64 = 4;
 
 /// Divide the partitions of satellites among threads, so that all have about as much work. The first thread also has the
 /// sites.
-fn shares<'p, P>(
-    ground: &Partition<P>,
-    sky: &'p mut [Partition<P>],
-    threads: usize,
-) -> Vec<Share<'p, P>> {
+fn shares<'p, P>(ground: &Ground<P>, sky: &'p mut [Sky<P>], threads: usize) -> Vec<Share<'p, P>> {
     let mut work = vec![0; threads];
     work[0] = ground.crossings * WORK_OF_HOSTS;
-    let mut by_work: Share<'p, P> = (1..).zip(sky.iter_mut()).collect();
-    by_work.sort_by_key(|(index, partition)| (std::cmp::Reverse(partition.crossings), *index));
+    let mut by_work: Share<'p, P> = sky.iter_mut().enumerate().collect();
+    by_work.sort_by_key(|(number, partition)| (std::cmp::Reverse(partition.crossings), *number));
     let mut shares: Vec<Share<'p, P>> = (0..threads).map(|_| Vec::new()).collect();
-    for (index, partition) in by_work {
+    for (number, partition) in by_work {
         let thread = (0..threads).min_by_key(|thread| work[*thread]).unwrap_or(0);
         work[thread] += partition.crossings.max(1);
-        shares[thread].push((index, partition));
+        shares[thread].push((number, partition));
     }
     shares
 }

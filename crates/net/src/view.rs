@@ -23,26 +23,50 @@ pub struct Air {
     pub sets: bool,
 }
 
+/// Fate of a packet in the air.
+pub(crate) enum Crossing {
+    /// The packet arrives at this time.
+    Arrives(Instant),
+    /// The packet is lost, because the satellite has set before it arrives.
+    Sets,
+    /// The packet cannot enter the air, because the satellite is not in view.
+    NotInView,
+}
+
+/// Next hops of packets.
+pub trait Routes: Sync {
+    /// Next hop of a flow's packet from a satellite to a site: one of the satellite's lasers, [`DOWN`] or [`NO_ROUTE`].
+    fn port(&self, satellite: u32, destination: u32, flow: u32) -> Port;
+
+    /// Satellite to which a site sends a flow's packet to another site; [`NO_SATELLITE`] without a route.
+    fn up(&self, site: u32, destination: u32, flow: u32) -> u32;
+}
+
 /// Routes and delays during a step of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
+pub struct View<R> {
     /// Begin of the step.
     pub from: Instant,
     /// End of the step, at which the next one begins.
     pub until: Instant,
-    /// Ports of the satellites: those towards site 0, then those towards site 1, …; empty for a site to which no
-    /// packets go.
-    pub ports: Vec<Box<[Port]>>,
-    /// Satellites that the sites send to: those towards site 0, then those towards site 1, ….
-    pub up: Vec<Box<[u32]>>,
+    /// Next hops during the step.
+    pub routes: R,
     /// Satellites in view of each site, in ascending order.
     pub air: Vec<Vec<Air>>,
 }
 
-impl View {
+impl<R> View<R> {
+    /// Fate of a packet that enters the air between a site and a satellite at `now`.
+    #[inline]
+    pub(crate) fn crossing(&self, site: u32, satellite: u32, now: Instant) -> Crossing {
+        let Some(air) = self.air(site, satellite) else { return Crossing::NotInView };
+        let at = now + self.delay(air, now);
+        if air.sets && at > self.until { Crossing::Sets } else { Crossing::Arrives(at) }
+    }
+
     /// The satellite in the view of a site, if it is in view.
     #[inline]
-    pub(crate) fn air(&self, site: u32, satellite: u32) -> Option<&Air> {
+    fn air(&self, site: u32, satellite: u32) -> Option<&Air> {
         let in_view = &self.air[site as usize];
         let place = in_view.binary_search_by_key(&satellite, |air| air.satellite).ok()?;
         Some(&in_view[place])
@@ -50,7 +74,7 @@ impl View {
 
     /// Delay between a site and a satellite in view, for a packet that enters the air at `now`.
     #[inline]
-    pub(crate) fn delay(&self, air: &Air, now: Instant) -> Duration {
+    fn delay(&self, air: &Air, now: Instant) -> Duration {
         let [begin_ns, end_ns] = air.delay.map(|delay| delay.as_nanos() as i64);
         if begin_ns == end_ns {
             return air.delay[0];
@@ -71,6 +95,9 @@ impl View {
 
 /// Source of the views, one step after the other from the run's start.
 pub trait Views {
+    /// Next hops of the views.
+    type Routes: Routes;
+
     /// Replace `view` by that of the next step, which begins where the last one ends.
-    fn advance(&mut self, view: &mut View);
+    fn advance(&mut self, view: &mut View<Self::Routes>);
 }

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use skyhop_link::{DelayPiece, Limit, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
 use skyhop_model::LossReason;
 use skyhop_net::{
-    Air, DOWN, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Routed, Uplinks, View, Views,
+    Air, DOWN, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Port, Routed, Routes,
+    Uplinks, View, Views,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -64,15 +65,34 @@ impl Hosts<Message> for Sites {
 #[derive(Debug, Clone)]
 struct Case {
     layout: Layout,
-    views: Vec<View>,
+    views: Vec<View<Tables>>,
     sites: Sites,
 }
 
+/// Next hops of a step: those towards site 0, then those towards site 1, ….
+#[derive(Debug, Clone)]
+struct Tables {
+    ports: Vec<Vec<Port>>,
+    up: Vec<Vec<u32>>,
+}
+
+impl Routes for Tables {
+    fn port(&self, satellite: u32, destination: u32, _: u32) -> Port {
+        self.ports[destination as usize][satellite as usize]
+    }
+
+    fn up(&self, site: u32, destination: u32, _: u32) -> u32 {
+        self.up[destination as usize][site as usize]
+    }
+}
+
 /// Views of the steps that follow.
-struct Following(std::vec::IntoIter<View>);
+struct Following(std::vec::IntoIter<View<Tables>>);
 
 impl Views for Following {
-    fn advance(&mut self, view: &mut View) {
+    type Routes = Tables;
+
+    fn advance(&mut self, view: &mut View<Tables>) {
         *view = self.0.next().expect("there is a view of each step");
     }
 }
@@ -163,8 +183,10 @@ prop_compose! {
             View {
                 from: Instant::from_nanos(step as u64 * STEP),
                 until: Instant::from_nanos((step as u64 + 1) * STEP),
-                ports: (0..sites as usize).map(|site| (0..count).map(|s| port(site, s)).collect()).collect(),
-                up: (0..sites as usize).map(|to| (0..sites as usize).map(|from| up(to, from)).collect()).collect(),
+                routes: Tables {
+                    ports: (0..sites as usize).map(|site| (0..count).map(|s| port(site, s)).collect()).collect(),
+                    up: (0..sites as usize).map(|to| (0..sites as usize).map(|from| up(to, from)).collect()).collect(),
+                },
                 air: (0..sites as usize).map(of_site).collect(),
             }
         }).collect();
@@ -263,7 +285,7 @@ impl<'c> Reference<'c> {
         of.outcome
     }
 
-    fn view(&self, at: u64) -> &'c View {
+    fn view(&self, at: u64) -> &'c View<Tables> {
         &self.case.views[(at / STEP) as usize]
     }
 
@@ -288,7 +310,7 @@ impl<'c> Reference<'c> {
     }
 
     fn forward(&mut self, satellite: u32, at: u64, message: Message) {
-        let device = match self.view(at).ports[message.to as usize][satellite as usize] {
+        let device = match self.view(at).routes.port(satellite, message.to, 0) {
             NO_ROUTE => return self.lose(at, message, LossReason::Outage),
             DOWN => self.case.layout.air_device(satellite),
             port => {
@@ -344,7 +366,7 @@ impl<'c> Reference<'c> {
             (node, message.to, layout.satellites + message.to)
         } else {
             let site = node - layout.satellites;
-            let satellite = view.up[message.to as usize][site as usize];
+            let satellite = view.routes.up(site, message.to, 0);
             (satellite, site, satellite)
         };
         if satellite == NO_SATELLITE {
@@ -352,7 +374,7 @@ impl<'c> Reference<'c> {
         }
         let Some(air) = view.air[site as usize].iter().find(|air| air.satellite == satellite)
         else {
-            return match view.ports[message.to as usize][satellite as usize] {
+            return match view.routes.port(satellite, message.to, 0) {
                 NO_ROUTE | DOWN => self.lose(at, message, LossReason::Outage),
                 _ => self.forward(satellite, at, message),
             };

@@ -94,6 +94,27 @@ impl RepeatedSearch {
         known.get()
     }
 
+    /// Node before each node, as [`Self::before`] returns it; `None` for a node that the search has not reached.
+    pub(crate) fn nodes_before(&self, graph: &Graph) -> Vec<Option<u32>> {
+        let before = |node: u32| {
+            let known = self.before[node as usize].get();
+            if known != UNKNOWN {
+                return Some(known);
+            }
+            let distance = self.distance(node);
+            let mut first = (u64::MAX, node);
+            for edge in graph.edges(node) {
+                let near = self.distance(edge.to);
+                let key = (near.to_bits(), edge.to);
+                // A selection, not a branch.
+                let is_before = (near + edge.weight == distance) & (key < first);
+                first = if is_before { key } else { first };
+            }
+            (distance < f64::INFINITY).then_some(first.1)
+        };
+        (0..graph.nodes() as u32).map(before).collect()
+    }
+
     fn begin(&mut self, nodes: usize) {
         self.distances.clear();
         self.distances.resize(nodes, f64::INFINITY);

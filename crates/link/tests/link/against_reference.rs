@@ -9,7 +9,8 @@ use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
     CodelConfig, DelayPiece, Dismantled, FifoConfig, FifoDrop, GilbertElliott, Limit, Link,
-    LinkConfig, LinkSchedule, LinkStats, Loss, Outage, Packet, Piece, QueueDiscipline, Switching,
+    LinkConfig, LinkSchedule, LinkStats, Loss, Outage, Packet, Piece, PlainLink, QueueDiscipline,
+    Switching,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -146,6 +147,17 @@ fn dropping_front(config: &LinkConfig) -> LinkConfig {
     LinkConfig { qdisc: QueueDiscipline::Fifo(fifo), ..config.clone() }
 }
 
+/// The same link without losses, breaks and new routes.
+fn plain(config: &LinkConfig) -> LinkConfig {
+    let mut config = config.clone();
+    let schedule = &mut config.schedule;
+    schedule.loss = vec![Piece { from: Instant::START, value: Ratio::ZERO.into() }];
+    schedule.dismantled.clear();
+    schedule.during_outage = DuringOutage::Hold;
+    schedule.delay.iter_mut().for_each(|piece| piece.new_route = false);
+    config
+}
+
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     (config(), any::<bool>())
         .prop_map(|(config, ahead)| if ahead { config } else { by_step(&config) })
@@ -257,6 +269,30 @@ pub fn assert_same(observed: &Observed, outcomes: &[Outcome], order: &[usize]) {
     assert_eq!(observed.order, order);
 }
 
+/// Assert that a plain link and a link treat a train of packets alike, and count alike after each packet.
+fn assert_same_as_plain(mut plain: PlainLink, config: &LinkConfig, train: &[Offered]) {
+    let mut driver = Driver::new(config, train.len());
+    let mut arrivals = Vec::new();
+    for (number, offered) in train.iter().enumerate() {
+        let (now, size) = (Instant::from_nanos(offered.at_ns), Bytes::new(offered.size));
+        driver.link.enqueue(now, Packet::new(size, number));
+        driver.poll(now);
+        arrivals.push(plain.enter(now, size));
+        let stats = driver.link.stats();
+        let delivered = (stats.delivered_packets, stats.delivered_bytes);
+        assert_eq!(plain.stats(now, delivered), stats, "at {now}");
+    }
+    driver.poll(END);
+    for (observed, arrives) in driver.observed.outcomes.iter().zip(arrivals) {
+        let expected = match observed {
+            Some(Outcome::Arrived { at_ns }) => Some(Instant::from_nanos(*at_ns)),
+            Some(_) => None,
+            None => Some(Instant::NEVER),
+        };
+        assert_eq!(arrives, expected);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(400)))]
 
@@ -307,6 +343,33 @@ proptest! {
             }
             prop_assert_eq!(ahead.link.stats(), by_step.link.stats(), "at {}", now);
             prop_assert_eq!(&ahead.observed, &by_step.observed, "at {}", now);
+        }
+    }
+
+    #[test]
+    fn a_plain_link_does_at_any_time_what_the_link_does(
+        config in config().prop_map(|config| plain(&config)),
+        train in train(),
+    ) {
+        let plain = PlainLink::new(&config).expect("the configuration is plain");
+        assert_same_as_plain(plain, &config, &train);
+    }
+
+    #[test]
+    fn a_link_that_is_taken_for_plain_is_plain(
+        config in any_config(),
+        [loses, breaks, has_routes, drops] in any::<[bool; 4]>(),
+        train in train(),
+    ) {
+        let plain = plain(&config);
+        let mut config = config;
+        let schedule = &mut config.schedule;
+        if !loses { schedule.loss = plain.schedule.loss }
+        if !breaks { schedule.dismantled = plain.schedule.dismantled }
+        if !has_routes { schedule.delay = plain.schedule.delay }
+        if !drops { schedule.during_outage = plain.schedule.during_outage }
+        if let Some(plain) = PlainLink::new(&config) {
+            assert_same_as_plain(plain, &config, &train);
         }
     }
 

@@ -91,7 +91,8 @@ impl NetworkSteps {
     /// Whether routes are computed at `at`, the begin of a step.
     fn computes_routes(&self, at: Instant) -> bool {
         let every_ns = self.request.every.map(Duration::as_nanos);
-        at.as_nanos() == 0 || every_ns.is_some_and(|every_ns| at.as_nanos() % every_ns == 0)
+        at.as_nanos() == 0
+            || every_ns.is_some_and(|every_ns| at.as_nanos().is_multiple_of(every_ns))
     }
 
     /// End of the step that begins at `from`.

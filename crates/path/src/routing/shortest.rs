@@ -61,18 +61,11 @@ fn routes_to(
 ) -> RoutesTo {
     // Links have the same delay in both directions, so that the routes from the destination are those to it.
     search.search(graph, &in_view[destination as usize], order);
-    let next = |satellite: u32| {
-        let is_reached = search.distance(satellite) < f64::INFINITY;
-        is_reached.then(|| search.before(graph, satellite))
-    };
     let nearest = |links: &Vec<Link>| {
         let total = |link: &Link| (search.distance(link.satellite) + link.delay_s, link.satellite);
         let first = links.iter().map(total).reduce(|a, b| if b.0 < a.0 { b } else { a });
         let reached = first.filter(|(delay_s, _)| *delay_s < f64::INFINITY);
         reached.map(|(delay_s, satellite)| (satellite, Duration::from_secs_f64(delay_s)))
     };
-    RoutesTo {
-        next: (0..graph.nodes() as u32).map(next).collect(),
-        up: in_view.iter().map(nearest).collect(),
-    }
+    RoutesTo { next: search.nodes_before(graph), up: in_view.iter().map(nearest).collect() }
 }

@@ -160,7 +160,7 @@ proptest! {
                     prop_assert!(!(fails && sight.lasts));
                 }
             }
-            if step.from.as_nanos() % STEP.as_nanos() != 0 {
+            if !step.from.as_nanos().is_multiple_of(STEP.as_nanos()) {
                 continue;
             }
             computed += 1;

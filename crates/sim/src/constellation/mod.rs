@@ -82,7 +82,7 @@ impl Constellation {
     }
 
     /// Counters of all links, forward before back.
-    fn stats(&self) -> Vec<LinkStats> {
+    fn stats(&mut self) -> Vec<LinkStats> {
         let by_device = self.network.stats();
         let of = |device: Option<usize>| {
             device.map_or_else(LinkStats::default, |device| {

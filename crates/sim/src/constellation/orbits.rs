@@ -1,19 +1,39 @@
 //! Views of the network from the orbits of its satellites.
 
-use std::sync::Arc;
-
 use skyhop_experiment::NetworkPlan;
-use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, View, Views};
+use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};
 use skyhop_path::PathError;
 use skyhop_path::network::{NetworkStep, NetworkSteps};
 use skyhop_path::routing::RoutesTo;
 use skyhop_units::{Duration, Instant};
 
+/// Next hops of a step: those towards site 0, then those towards site 1, …; empty for a site to which no packets go.
+pub(crate) struct NextHops {
+    /// Ports of the satellites.
+    ports: Vec<Box<[Port]>>,
+    /// Satellites that the sites send to.
+    up: Vec<Box<[u32]>>,
+}
+
+impl Routes for NextHops {
+    #[inline]
+    fn port(&self, satellite: u32, destination: u32, _flow: u32) -> Port {
+        self.ports[destination as usize][satellite as usize]
+    }
+
+    #[inline]
+    fn up(&self, site: u32, destination: u32, _flow: u32) -> u32 {
+        self.up[destination as usize][site as usize]
+    }
+}
+
 /// Computes the views step by step, and the round trips of the flows without queueing.
 pub(crate) struct Orbits {
     steps: NetworkSteps,
     destinations: Vec<u32>,
-    layout: Arc<Layout>,
+    sites: usize,
+    /// Far ends of the lasers of each satellite, in the order of their ports.
+    neighbours: Vec<Box<[u32]>>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
     /// Duration of the run.
@@ -27,14 +47,15 @@ impl Orbits {
     /// Prepare the views, and compute the first.
     pub(crate) fn new(
         plan: &NetworkPlan,
-        layout: &Arc<Layout>,
+        layout: &Layout,
         pairs: Vec<[u32; 2]>,
         threads: usize,
-    ) -> Result<(View, Self), PathError> {
+    ) -> Result<(View<NextHops>, Self), PathError> {
         let mut orbits = Self {
             steps: NetworkSteps::new(plan.request.clone(), threads)?,
             destinations: plan.request.destinations.clone(),
-            layout: Arc::clone(layout),
+            sites: layout.sites as usize,
+            neighbours: neighbours(layout),
             duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
             pairs,
@@ -50,23 +71,24 @@ impl Orbits {
         self.base_rtts.iter().map(mean).collect()
     }
 
-    fn next_view(&mut self) -> View {
+    fn next_view(&mut self) -> View<NextHops> {
         let step = self.steps.step();
         self.add_base_rtts(&step);
-        let sites = self.layout.sites as usize;
-        let mut view = View {
-            from: step.from,
-            until: if step.until == Instant::NEVER { LONG_AFTER } else { step.until },
-            ports: vec![Box::default(); sites],
-            up: vec![Box::default(); sites],
-            air: step.sights.iter().map(|sights| sights.iter().map(air).collect()).collect(),
+        let mut next_hops = NextHops {
+            ports: vec![Box::default(); self.sites],
+            up: vec![Box::default(); self.sites],
         };
         for (destination, routes) in self.destinations.iter().zip(step.routes.iter()) {
-            view.ports[*destination as usize] = self.ports(routes);
+            next_hops.ports[*destination as usize] = self.ports(routes);
             let satellite = |up: &Option<(u32, Duration)>| up.map_or(NO_SATELLITE, |up| up.0);
-            view.up[*destination as usize] = routes.up.iter().map(satellite).collect();
+            next_hops.up[*destination as usize] = routes.up.iter().map(satellite).collect();
         }
-        view
+        View {
+            from: step.from,
+            until: if step.until == Instant::NEVER { LONG_AFTER } else { step.until },
+            routes: next_hops,
+            air: step.sights.iter().map(|sights| sights.iter().map(air).collect()).collect(),
+        }
     }
 
     fn add_base_rtts(&mut self, step: &NetworkStep) {
@@ -86,20 +108,27 @@ impl Orbits {
 
     /// Ports of all satellites on the routes to a destination.
     fn ports(&self, routes: &RoutesTo) -> Box<[Port]> {
-        let mut lasers = self.layout.lasers.iter().peekable();
-        let port = |(satellite, next): (u32, &Option<u32>)| {
-            let mut found = if *next == Some(satellite) { DOWN } else { NO_ROUTE };
-            let mut number = 0;
-            while let Some(laser) = lasers.next_if(|laser| laser.from == satellite) {
-                if Some(laser.to) == *next {
-                    found = number;
-                }
-                number += 1;
+        let port = |(satellite, next): (u32, &Option<u32>)| match next {
+            None => NO_ROUTE,
+            Some(next) if *next == satellite => DOWN,
+            Some(next) => {
+                let neighbours = self.neighbours[satellite as usize].iter();
+                let port = neighbours.copied().position(|neighbour| neighbour == *next);
+                port.map_or(NO_ROUTE, |port| port as Port)
             }
-            found
         };
         (0..).zip(&routes.next).map(port).collect()
     }
+}
+
+/// Far ends of the lasers of each satellite.
+fn neighbours(layout: &Layout) -> Vec<Box<[u32]>> {
+    let of = |satellite: u32| {
+        let first = layout.lasers.partition_point(|laser| laser.from < satellite);
+        let own = layout.lasers[first..].iter().take_while(|laser| laser.from == satellite);
+        own.map(|laser| laser.to).collect()
+    };
+    (0..layout.satellites).map(of).collect()
 }
 
 /// End of a view that holds throughout.
@@ -110,7 +139,9 @@ fn air(sight: &skyhop_path::network::Sight) -> Air {
 }
 
 impl Views for Orbits {
-    fn advance(&mut self, view: &mut View) {
+    type Routes = NextHops;
+
+    fn advance(&mut self, view: &mut View<NextHops>) {
         *view = self.next_view();
     }
 }

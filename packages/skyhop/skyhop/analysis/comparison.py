@@ -11,6 +11,7 @@ from skyhop.analysis.binning import binned, ecdf, round_step
 from skyhop.analysis.flow_groups import FlowKey
 from skyhop.analysis.flows import FlowStyle, flow_styles
 from skyhop.analysis.link_rate import burst_note, is_above_rate
+from skyhop.analysis.network_links import is_network
 from skyhop.analysis.tables import short_number
 from skyhop.analysis.timeline import (
     EventStrip,
@@ -51,7 +52,7 @@ class Comparison:
 
     end_s: float
     strip: EventStrip | None
-    """Events of the path; None if the runs had different events."""
+    """Events of the path; None if the runs had different events, or are over networks."""
     goodput: Panel
     title: str
     """Title of the goodput panel, with the width of its bins."""
@@ -98,8 +99,8 @@ def compare(
 
 
 def shared_events(runs: Sequence[RunRecord]) -> Events | None:
-    """Return the path events if all runs have the same; None if they differ."""
-    if not runs:
+    """Return the path events if all runs have the same; None if they differ or have no path."""
+    if not runs or any(is_network(run) for run in runs):
         return None
     longest = max(runs, key=lambda run: run.duration_s)
     for run in runs:

@@ -8,15 +8,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from skyhop.analysis.map_window import Window, around, land_within, middle_longitude
 from skyhop.analysis.moment import TRACK_S, Moment
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import ground_points_deg
-from skyhop.data.land import land_deg
 
 NodeKind: TypeAlias = Literal["chosen satellite", "gateway", "end"]
-
-Window: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
-"""Ranges of a map in degrees: (least, greatest) latitude, (least, greatest) longitude."""
 
 NODE_KINDS: tuple[NodeKind, ...] = ("chosen satellite", "gateway", "end")
 
@@ -74,10 +71,10 @@ def ground_view(moment: Moment) -> GroundView:
 def ground_views(moments: Sequence[Moment]) -> list[GroundView]:
     """Return the maps of a path at several moments, all of the same region."""
     routes_deg = [ground_points_deg(moment.route_m) for moment in moments]
-    middle_deg = _middle_longitude(np.concatenate(routes_deg))
-    routes_deg = [_around(route_deg, middle_deg) for route_deg in routes_deg]
+    middle_deg = middle_longitude(np.concatenate(routes_deg))
+    routes_deg = [around(route_deg, middle_deg) for route_deg in routes_deg]
     window = _window(np.concatenate(routes_deg), middle_deg)
-    land = _land_within(*window)
+    land = land_within(*window)
     return [
         _view(moment, route_deg, middle_deg, window, land)
         for moment, route_deg in zip(moments, routes_deg, strict=True)
@@ -91,13 +88,13 @@ def _view(
     window: Window,
     land: Sequence[FloatArray],
 ) -> GroundView:
-    tracks = [_around(ground_points_deg(m), middle_deg) for m in moment.tracks_m.values()]
+    tracks = [around(ground_points_deg(m), middle_deg) for m in moment.tracks_m.values()]
     return GroundView(
         title=_title(moment),
         latitudes_deg=window[0],
         longitudes_deg=window[1],
         land_deg=land,
-        satellites_deg=_around(ground_points_deg(moment.satellites_m), middle_deg),
+        satellites_deg=around(ground_points_deg(moment.satellites_m), middle_deg),
         tracks_deg=[(deg[: len(deg) // 2 + 1], deg[len(deg) // 2 :]) for deg in tracks],
         track_label=f"track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min",
         route_deg=route_deg,
@@ -144,34 +141,6 @@ def _kind(node: int, satellites: int) -> NodeKind:
     if node < 0:
         return "end"
     return "chosen satellite" if node < satellites else "gateway"
-
-
-def _land_within(
-    latitudes_deg: tuple[float, float], longitudes_deg: tuple[float, float]
-) -> list[FloatArray]:
-    """Return the rings that reach into the map, shifted by multiples of 360 degrees if needed."""
-    (south, north), (west, east) = latitudes_deg, longitudes_deg
-    turns = [np.array((0.0, turn)) for turn in (-360.0, 0.0, 360.0)]
-    turned = [ring + turn for turn in turns for ring in land_deg()]
-    return [
-        ring
-        for ring in turned
-        if ring[:, 0].max() > south and ring[:, 0].min() < north
-        and ring[:, 1].max() > west and ring[:, 1].min() < east
-    ]  # fmt: skip
-
-
-def _middle_longitude(route_deg: FloatArray) -> float:
-    if not len(route_deg):
-        return 0.0
-    towards = np.exp(1j * np.radians(route_deg[:, 1])).mean()
-    return float(np.degrees(np.angle(towards)))
-
-
-def _around(points_deg: FloatArray, middle_deg: float) -> FloatArray:
-    """Return the points with longitudes within 180 degrees of `middle_deg`."""
-    latitudes, longitudes = points_deg.T
-    return np.column_stack((latitudes, (longitudes - middle_deg + 180) % 360 - 180 + middle_deg))
 
 
 def _window(route_deg: FloatArray, middle_deg: float) -> Window:

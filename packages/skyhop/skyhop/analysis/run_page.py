@@ -16,6 +16,8 @@ from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flow_groups import FlowKey, by_duration
 from skyhop.analysis.flows import FlowStyle, flow_styles
 from skyhop.analysis.network_links import is_network, link_texts, network_text
+from skyhop.analysis.network_map import NetworkMap
+from skyhop.analysis.network_page import NetworkPart, ends_of_flows, network_part
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_tables import senders_table
 from skyhop.analysis.run_timeline import run_timeline
@@ -59,6 +61,13 @@ _RUN_KEYS = (
 )  # fmt: skip
 
 _CARDS_AT_MOST = 8
+_ARROW = "\N{RIGHTWARDS ARROW}"
+
+SITES = "sites"
+"""Key of the sites of a flow over a network, as text."""
+
+NETWORK = "network"
+"""Beginning of the names of the maps of networks."""
 
 _HANDOVERS = {
     "end": "one end of the path changes its satellite",
@@ -104,7 +113,7 @@ class PageFigure:
     name: str
     """Name of the figure's files, without the suffix."""
     caption: str
-    view: Callable[[], Timeline | Comparison | TerminalView]
+    view: Callable[[], Timeline | Comparison | NetworkMap | TerminalView]
     """Function that computes the view model; it is called late because it takes time."""
     run: int | None = None
     """Index of the run that the figure shows; None for all runs."""
@@ -143,13 +152,15 @@ class RunsPage:
     app_table: Table
     run_table: Table
     probe_table: Sequence[Sequence[str]]
+    networks: Sequence[NetworkPart]
+    """Parts about the networks of those runs that are over a network."""
     figures: Sequence[PageFigure]
     runs: Sequence[RunSection]
 
 
 def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     """Return the page about runs; its default title names the ends of the paths."""
-    rows = [list(rows_of(run)) for run in runs]
+    rows = [_rows(run) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
     # A call is not a TCP flow: its results are in the table of applications.
     tcp_rows = [row for row in flow_rows if row["cc"] is not None]
@@ -160,6 +171,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         for row in (*(() if is_network(run) else (of_run,)), *rows_of_more_links(run))
     ]
     terminals = [_terminal(run) for run in runs]
+    networks = [part for part in map(network_part, runs) if part is not None]
     return RunsPage(
         title=title or _heading(runs),
         summaries=run_summaries(runs, [path_facts(run) for run in runs]),
@@ -174,12 +186,20 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         ),
         run_table=summary_table(_run_columns(link_rows), link_rows),
         probe_table=list(_probe_rows(runs)),
-        figures=[*_figures(runs), *_of_terminals(runs, terminals)],
+        networks=networks,
+        figures=[*_maps(networks), *_figures(runs), *_of_terminals(runs, terminals)],
         runs=[
             replace(_section(run, index), terminal=terminals[index])
             for index, run in enumerate(runs)
         ],
     )
+
+
+def _rows(run: RunRecord) -> list[dict[str, Any]]:
+    """Return the rows of a run's flows; in a network, each with the sites of the flow."""
+    ends = ends_of_flows(run)
+    texts = {flow: f" {_ARROW} ".join(sites) for flow, sites in ends.items()}
+    return [{**row, SITES: texts.get(row["flow"])} for row in rows_of(run)]
 
 
 def path_facts(run: RunRecord) -> PathFacts:
@@ -215,6 +235,14 @@ def _of_terminals(
 
 def _same(view: TerminalView) -> TerminalView:
     return view
+
+
+def _maps(networks: Sequence[NetworkPart]) -> Iterator[PageFigure]:
+    """Yield the map of each run over a network."""
+    for index, part in enumerate(networks):
+        if part.view is not None:
+            caption = part.map_caption if len(networks) == 1 else f"{part.run}: {part.map_caption}"
+            yield PageFigure(f"{NETWORK}-{index + 1}", caption, part.view)
 
 
 def _comparisons(
@@ -285,9 +313,8 @@ def _path_name(path: PathRecord) -> str:
 
 
 def _run_caption(run: RunRecord) -> str:
-    parts = [
-        "The strip on top shows each event of the path; grey bands are times when it was down."
-    ]
+    strip = "The strip on top shows each event of the path; grey bands are times when it was down."
+    parts = [] if is_network(run) else [strip]
     if run.flows:
         parts.append(
             "Goodput is what the application could read: what arrives after a lost packet waits "
@@ -481,13 +508,17 @@ def _run_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
 def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     """Return the columns of the table of flows; completion, marks and ids only if needed."""
     keys = list(_FLOW_KEYS)
+    sites = Column(SITES, "sites", "", str, numeric=False)
     if all(row["completion_s"] is None for row in rows):
         keys.remove("completion_s")
     if not any(row["marks"] for row in rows):
         keys.remove("marks")
     if len({row["run"] for row in rows}) < len(rows):
         keys.insert(keys.index("cc"), "flow")
-    return [column(key) for key in keys]
+    columns = [column(key) for key in keys]
+    # Without any value, the table leaves the column out.
+    columns.insert(keys.index("cc"), sites)
+    return columns
 
 
 def _probe_rows(runs: Sequence[RunRecord]) -> Iterator[list[str]]:

@@ -75,7 +75,7 @@ def run_timeline(run: RunRecord, styles: Mapping[int, FlowStyle] | None = None) 
         about="run",
         title=_title(run),
         end_s=run.duration_s,
-        strip=event_strip(events, run.duration_s),
+        strip=None if is_network(run) else event_strip(events, run.duration_s),
         panels=_panels(run, styles),
         signal=signal_strip(run, run.duration_s),
     )

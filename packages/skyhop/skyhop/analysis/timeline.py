@@ -197,7 +197,8 @@ class Timeline:
     about: Literal["run", "path"]
     title: str
     end_s: float
-    strip: EventStrip
+    strip: EventStrip | None
+    """Strip of the path's events; None for a run over a network, which has none."""
     panels: Sequence[Panel]
     signal: SignalStrip | None = None
     note: str = ""

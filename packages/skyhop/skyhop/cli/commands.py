@@ -22,6 +22,7 @@ from skyhop.cli import (
     linux_,
     list_,
     live,
+    network,
     path,
     policy,
     report,
@@ -60,6 +61,7 @@ app = typer.Typer(
 app.add_typer(path.app, name="path")
 app.command("live", help=live.HELP)(live.live)
 app.command("sim", help=sim.HELP)(sim.sim)
+app.add_typer(network.app, name="network")
 app.add_typer(linux_.app, name="linux")
 app.add_typer(study.app, name="study")
 app.command("report", help=report.HELP)(report.report)

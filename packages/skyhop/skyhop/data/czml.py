@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -45,23 +45,49 @@ def czml_text(path: Path, step_s: float, gateways: str) -> str:
     if step_s <= 0 or duration_s / step_s > MOST_POSITIONS:
         least_s = duration_s / MOST_POSITIONS
         raise InputError(f"--step: {step_s:g} s is too short; expected at least {least_s:.3g} s")
-    packets = [_document(path), *_nodes(path, step_s, gateways), *_links(path)]
-    return json.dumps(packets, ensure_ascii=False, indent=1) + "\n"
+    ends = f"{header['from']['name']} - {header['to']['name']}"
+    packets = [
+        document(ends, path_start(header), duration_s),
+        *_nodes(path, step_s, gateways),
+        *_links(path),
+    ]
+    return text_of(packets)
 
 
-def _document(path: Path) -> dict[str, Any]:
-    begin, duration_s = path_start(path.header), path.header["duration_ns"] / 1e9
-    ends = f"{path.header['from']['name']} - {path.header['to']['name']}"
+def text_of(packets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a CZML document, which is a list of packets (objects), one per line."""
+    lines = (json.dumps(packet, ensure_ascii=False) for packet in packets)
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def document(
+    name: str, start: datetime, duration_s: float, multiplier: float = 10
+) -> dict[str, Any]:
+    """Return the first packet of a CZML document: its name, and a clock `multiplier` times as fast.
+
+    Its times are from `start` to `duration_s` later.
+    """
     return {
         "id": "document",
-        "name": ends,
+        "name": name,
         "version": "1.0",
         "clock": {
-            "interval": _interval(path, (0.0, duration_s)),
-            "currentTime": _utc(begin),
-            "multiplier": 10,
+            "interval": interval(start, (0.0, duration_s)),
+            "currentTime": utc(start),
+            "multiplier": multiplier,
             "range": "LOOP_STOP",
         },
+    }
+
+
+def track(start: datetime, cartesian: Sequence[float]) -> dict[str, Any]:
+    """Return a `position` property: times (s after `start`) and earth-fixed x, y, z (m) in turn."""
+    return {
+        "epoch": utc(start),
+        "referenceFrame": "FIXED",
+        "interpolationAlgorithm": "LAGRANGE",
+        "interpolationDegree": 5,
+        "cartesian": cartesian,
     }
 
 
@@ -79,13 +105,7 @@ def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]
             tracks[node] += [round(moment_s, 3), *np.round(positions_m[node], 1).tolist()]
     for node in used:
         if node in tracks:
-            position: dict[str, Any] = {
-                "epoch": _utc(path_start(header)),
-                "referenceFrame": "FIXED",
-                "interpolationAlgorithm": "LAGRANGE",
-                "interpolationDegree": 5,
-                "cartesian": tracks[node],
-            }
+            position = track(path_start(header), tracks[node])
             name, _ = name_and_position(node, header, positions_m, gateways)
             colour = _SATELLITE_RGBA
         else:
@@ -160,9 +180,14 @@ def _id(node: int) -> str:
 
 
 def _interval(path: Path, span: Span) -> str:
-    begin = path_start(path.header)
-    return "/".join(_utc(begin + timedelta(seconds=at_s)) for at_s in span)
+    return interval(path_start(path.header), span)
 
 
-def _utc(moment: datetime) -> str:
+def interval(start: datetime, span: Span) -> str:
+    """Return the time interval between two times, in s after `start`, as ISO 8601."""
+    return "/".join(utc(start + timedelta(seconds=at_s)) for at_s in span)
+
+
+def utc(moment: datetime) -> str:
+    """Return a time in UTC as ISO 8601."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -188,12 +188,9 @@ def _link_series_by_name(frame: pl.DataFrame) -> dict[str, LinkSeries]:
             for name in names
             for direction in DIRECTIONS
         }
-    return {
-        label: _link_series(
-            frame.filter((pl.col("link") == name) & (pl.col("direction") == direction))
-        )
-        for (name, direction), label in labels.items()
-    }
+    # One pass over the table: a network has thousands of links.
+    parts = frame.partition_by("link", "direction", as_dict=True)
+    return {label: _link_series(parts.get(key, frame.clear())) for key, label in labels.items()}
 
 
 def _link_series(frame: pl.DataFrame) -> LinkSeries:

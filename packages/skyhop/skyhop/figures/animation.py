@@ -13,10 +13,12 @@ import numpy.typing as npt
 from PIL import Image
 
 from skyhop.analysis.ground import GroundView
+from skyhop.analysis.network_map import NetworkMap
 from skyhop.data.figure_files import animation_kind
 from skyhop.data.files import Scratch, write_file
 from skyhop.errors import RunError
 from skyhop.figures.ground import draw_ground
+from skyhop.figures.network_map import draw_network_map
 from skyhop.figures.style import Sheet
 
 _COLOURS = 256
@@ -29,7 +31,7 @@ Picture = npt.NDArray[np.uint8]
 
 
 def write_animation(
-    views: Sequence[GroundView],
+    views: Sequence[GroundView] | Sequence[NetworkMap],
     output: Path,
     *,
     per_second: float,
@@ -49,7 +51,7 @@ def write_animation(
     """
     kind = animation_kind(output)
     # The map with the most nodes has the longest legend and the most colours.
-    fullest = draw_ground(max(views, key=lambda view: len(view.nodes)))
+    fullest = _drawn(max(views, key=lambda view: len(view.nodes)))
     pictures = _pictures(views, fullest, progress)
     with Scratch(output.parent) as place:
         made = place / f"made.{kind}"
@@ -62,19 +64,27 @@ def write_animation(
 
 
 def _pictures(
-    views: Sequence[GroundView], like: Sheet, progress: Callable[[int, int], None] | None
+    views: Sequence[GroundView] | Sequence[NetworkMap],
+    like: Sheet,
+    progress: Callable[[int, int], None] | None,
 ) -> Iterator[Picture]:
     """Yield a picture per view, (height, width, 3), all with the layout of the figure `like`."""
     like.draw_without_rendering()
-    (width_in, height_in), place = like.get_size_inches().tolist(), like.axes[0].get_position()
+    width_in, height_in = like.get_size_inches().tolist()
+    places = [ax.get_position() for ax in like.axes]
     for drawn, view in enumerate(views, start=1):
-        figure = draw_ground(view)
+        figure = _drawn(view)
         figure.set_layout_engine("none")
         figure.set_size_inches(width_in, height_in)
-        figure.axes[0].set_position(place)
+        for ax, place in zip(figure.axes, places, strict=True):
+            ax.set_position(place)
         yield _even(figure.pixels())
         if progress is not None:
             progress(drawn, len(views))
+
+
+def _drawn(view: GroundView | NetworkMap) -> Sheet:
+    return draw_network_map(view) if isinstance(view, NetworkMap) else draw_ground(view)
 
 
 def _even(picture: Picture) -> Picture:
@@ -85,8 +95,11 @@ def _even(picture: Picture) -> Picture:
 
 def _palette(picture: Picture) -> Image.Image:
     """Return the most frequent colours of a picture, each at least `_APART` from the others."""
-    colours, counts = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
-    left = colours[np.argsort(-counts, kind="stable")].astype(np.int64)
+    # One number per colour, which sorts much faster than rows of three.
+    codes = picture.reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
+    colours, counts = np.unique(codes, return_counts=True)
+    ordered = colours[np.argsort(-counts, kind="stable")]
+    left = np.column_stack((ordered >> 16, ordered >> 8 & 255, ordered & 255))
     chosen: list[int] = []
     while len(left) and len(chosen) < 3 * _COLOURS:
         chosen += left[0].tolist()

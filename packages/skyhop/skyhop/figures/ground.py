@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
 from skyhop.analysis.ground import NODE_KINDS, GroundNode, GroundView
-from skyhop.analysis.timeline import LIGHT_GREY
 from skyhop.data.figure_files import FigureWidth
+from skyhop.figures.map_axes import draw_land, frame_map, map_aspect
 from skyhop.figures.style import (
     LAYOUTS,
     Sheet,
     add_legend,
-    label_x,
     new_figure,
     pt,
     sheet_of,
@@ -28,7 +25,6 @@ _SHARE, _SHARE_NARROW = 0.78, 0.85
 _FLATTEST, _HIGHEST = 0.25, 0.8
 """Bounds of the ratio of a map's height to its width."""
 
-_LAND, _COAST = "#EFEBE3", "#C9C1B2"
 _SATELLITE, _LINK = "#9DB4C8", "#D55E00"
 _NODE_STYLES = {
     "chosen satellite": ("#0072B2", "o"),
@@ -44,36 +40,20 @@ def draw_ground(view: GroundView, width: FigureWidth = "page") -> Sheet:
     If there is no path at that moment, only satellites are drawn.
     """
     (south, north), (west, east) = view.latitudes_deg, view.longitudes_deg
-    # The scale of longitudes is correct in the middle of the map.
-    aspect = 1 / float(np.cos(np.radians((south + north) / 2)))
+    aspect = map_aspect(view.latitudes_deg)
     layout = LAYOUTS[width]
     map_in = layout.width_in * (_SHARE_NARROW if layout.is_narrow else _SHARE)
     map_in *= float(np.clip(aspect * (north - south) / (east - west), _FLATTEST, _HIGHEST))
     figure, (ax,) = new_figure((map_in + layout.scale) / layout.height, [1], width)
     title_figure(figure, view.title)
-    _draw_land(ax, view)
-    ax.grid(visible=True, color=LIGHT_GREY, linewidth=0.3)
+    draw_land(ax, view.land_deg)
     ax.scatter(view.satellites_deg[:, 1], view.satellites_deg[:, 0], s=pt(ax, 9), color=_SATELLITE,
                linewidths=0, label="satellite", gid="satellites")  # fmt: skip
     _draw_tracks(ax, view)
     _draw_route(ax, view)
-    ax.set_xlim(west, east)
-    ax.set_ylim(south, north)
-    ax.set_aspect(aspect)
-    label_x(ax, "longitude (\N{DEGREE SIGN}, east positive)")
-    ax.set_ylabel("latitude (\N{DEGREE SIGN})", fontsize=pt(ax, 9))
-    ax.xaxis.set_major_formatter(lambda value, _: f"{(value + 180) % 360 - 180:g}")
+    frame_map(ax, view.latitudes_deg, view.longitudes_deg)
     add_legend(ax)
     return figure
-
-
-def _draw_land(ax: Axes, view: GroundView) -> None:
-    """Fill the land as a single shape, so that lakes are holes in it."""
-    if not view.land_deg:
-        return
-    rings = [Path(np.vstack((ring, ring[:1]))[:, ::-1], closed=True) for ring in view.land_deg]
-    ax.add_patch(PathPatch(Path.make_compound_path(*rings), facecolor=_LAND, edgecolor=_COAST,
-                           linewidth=0.4, zorder=0.5, gid="land"))  # fmt: skip
 
 
 def _draw_tracks(ax: Axes, view: GroundView) -> None:

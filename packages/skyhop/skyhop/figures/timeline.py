@@ -98,7 +98,7 @@ _EVENT_STYLES = {
 
 def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     """Draw a timeline: strips of events, and panels below them."""
-    strips = [strip_height_in(timeline.strip)]
+    strips = [] if timeline.strip is None else [strip_height_in(timeline.strip)]
     if timeline.signal is not None:
         strips.append(_LANE_IN * (1 + len(timeline.signal.lanes)) + 0.12)
     heights = [*strips, *(p.height_in or _HEIGHTS_IN[p.what] for p in timeline.panels)]
@@ -107,9 +107,11 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     axes = drawn[len(strips) :]
     if timeline.title:
         title_figure(figure, timeline.title)
-    draw_strip(drawn[0], timeline.strip)
+    if timeline.strip is not None:
+        draw_strip(drawn[0], timeline.strip)
+        mark_panels(axes, timeline.strip)
     if timeline.signal is not None:
-        _draw_signal(drawn[1], timeline.signal)
+        _draw_signal(drawn[len(strips) - 1], timeline.signal)
         shown = zip(axes, timeline.panels, strict=True)
         _mark_phases([ax for ax, panel in shown if panel.shows_phases], timeline.signal)
     known: set[str] = set()
@@ -120,7 +122,6 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     if figure.laid_out.is_narrow:
         notes += [f"{panel.what} {panel.note}" for panel in timeline.panels if panel.note]
     note_figure(figure, "; ".join(notes))
-    mark_panels(axes, timeline.strip)
     label_time(axes[-1], timeline.end_s)
     figure.align_ylabels(axes)
     return figure

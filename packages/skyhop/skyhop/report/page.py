@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop.analysis.comparison import Comparison
-from skyhop.analysis.run_page import Lead, RunsPage, runs_page
+from skyhop.analysis.network_map import NetworkMap
+from skyhop.analysis.run_page import NETWORK, Lead, RunsPage, runs_page
 from skyhop.analysis.terminal_page import terminal_part
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.figure_files import FigureWidth
 from skyhop.data.reading import read_runs
 from skyhop.errors import InputError
 from skyhop.figures.comparison import draw_comparison
+from skyhop.figures.network_map import draw_network_map
 from skyhop.figures.sources import comparison_figure, run_figure
 from skyhop.figures.style import Sheet, save, shape_figure
 from skyhop.figures.timeline import draw_timeline
@@ -172,11 +174,13 @@ def write_figure(
     return save(shape_figure(figure, height_in, footer=footer), output)
 
 
-def _drawn(view: Timeline | Comparison | TerminalView, width: FigureWidth) -> Sheet:
+def _drawn(view: Timeline | Comparison | NetworkMap | TerminalView, width: FigureWidth) -> Sheet:
     if isinstance(view, Comparison):
         return draw_comparison(view, width)
     if isinstance(view, Timeline):
         return draw_timeline(view, width)
+    if isinstance(view, NetworkMap):
+        return draw_network_map(view, width)
     return _of_terminal(view, width)
 
 
@@ -202,6 +206,14 @@ def _html(
     page: RunsPage, lead: Lead | None, figures: Sequence[ReportFigure], folder: PageFiles
 ) -> str:
     first = 0 if lead is None else 1
+    maps = {
+        part.run: figure
+        for part, figure in zip(
+            (part for part in page.networks if part.view is not None),
+            (figure for figure in figures if figure.name.startswith(f"{NETWORK}-")),
+            strict=True,
+        )
+    }
     return render(
         "report.html.jinja",
         page=page,
@@ -209,7 +221,8 @@ def _html(
         lead_figure=figures[0] if lead is not None else None,
         several=len(page.runs) > 1,
         headings=_headings(figures),
-        overview=[figure for figure in figures[first:] if figure.run is None],
+        maps=maps,
+        overview=[f for f in figures[first:] if f.run is None and f not in maps.values()],
         figures={figure.run: figure for figure in figures if not figure.heading},
         of_terminals=[
             [figure for figure in figures if figure.run == index and figure.heading]

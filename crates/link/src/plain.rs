@@ -1,0 +1,87 @@
+//! A plain link: first in, first out with drop-tail, and neither losses nor breaks. The fate of a packet follows from
+//! its size and the time at which it enters, so that the packet itself need not go through the link.
+
+use skyhop_model::{DuringOutage, LossReason};
+use skyhop_units::{Bytes, Instant, Ratio};
+
+use crate::qdisc::QueueDiscipline;
+use crate::timeline::Timeline;
+use crate::transmissions::Transmissions;
+use crate::transmitter::Transmitter;
+use crate::{DelayPiece, LinkConfig, LinkStats, Loss};
+
+/// One direction of a link whose fate for every packet is known when the packet enters it.
+///
+/// A network has thousands of links and few packets on each: this type is small, and computes exactly what
+/// [`Link`](crate::Link) does with the same configuration. `now` must not decrease from call to call.
+#[derive(Debug)]
+pub struct PlainLink {
+    transmissions: Transmissions,
+    transmitter: Transmitter,
+    delay: Timeline<DelayPiece>,
+    /// Latest arrival so far; later packets do not arrive earlier.
+    last_arrival: Instant,
+    enqueued_packets: u64,
+    dropped_packets: u64,
+}
+
+impl PlainLink {
+    /// Create a link without packets at [`Instant::START`]; `None` if the configuration, which has to be valid, has
+    /// another discipline, demand assignment, losses, breaks, or several routes.
+    pub fn new(config: &LinkConfig) -> Option<Self> {
+        let QueueDiscipline::Fifo(fifo) = &config.qdisc else { return None };
+        let schedule = &config.schedule;
+        let is_plain = fifo.decides_on_arrival()
+            && schedule.dama.is_none()
+            && schedule.dismantled.is_empty()
+            && (schedule.outages.is_empty() || schedule.during_outage == DuringOutage::Hold)
+            && schedule.loss.iter().all(|piece| piece.value == Loss::Independent(Ratio::ZERO))
+            && !schedule.delay.iter().any(|piece| piece.new_route);
+        is_plain.then(|| Self {
+            transmissions: Transmissions::new(config.queue),
+            transmitter: Transmitter::new(schedule),
+            delay: Timeline::new(schedule.delay.clone()),
+            last_arrival: Instant::START,
+            enqueued_packets: 0,
+            dropped_packets: 0,
+        })
+    }
+
+    /// Let a packet of the size enter, and return the time of its arrival at the far end; `None` if the queue is full
+    /// and the packet is lost.
+    #[inline]
+    pub fn enter(&mut self, now: Instant, wire_size: Bytes) -> Option<Instant> {
+        self.transmissions.run_until(now);
+        self.enqueued_packets += 1;
+        let Some(ends) = self.transmissions.enter(now, wire_size, &mut self.transmitter) else {
+            self.dropped_packets += 1;
+            return None;
+        };
+        self.delay.seek(ends);
+        let delay = self.delay.current().delay_at(ends, self.delay.until());
+        self.last_arrival = self.last_arrival.max(ends + delay);
+        Some(self.last_arrival)
+    }
+
+    /// Counters at `now`, of which `delivered` packets and bytes have arrived at the far end.
+    pub fn stats(&mut self, now: Instant, delivered: (u64, Bytes)) -> LinkStats {
+        self.transmissions.run_until(now);
+        let (delivered_packets, delivered_bytes) = delivered;
+        let backlog = self.transmissions.backlog();
+        let mut stats = LinkStats {
+            enqueued_packets: self.enqueued_packets,
+            delivered_packets,
+            delivered_bytes,
+            transmitted_bytes: self.transmissions.ended_bytes(now),
+            backlog_packets: backlog.packets,
+            backlog_bytes: backlog.bytes,
+            underway_packets: self.enqueued_packets
+                - self.dropped_packets
+                - delivered_packets
+                - backlog.packets,
+            ..LinkStats::default()
+        };
+        stats.drops[LossReason::Queue] = self.dropped_packets;
+        stats
+    }
+}

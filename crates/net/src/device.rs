@@ -1,0 +1,160 @@
+//! Devices: queue and transmitter through which packets leave a node.
+
+use skyhop_link::{Drop, Link, LinkConfig, LinkError, LinkStats, Packet, PlainLink};
+use skyhop_model::{Counts, LossReason};
+use skyhop_units::{Bytes, Instant};
+
+use crate::network::Lost;
+use crate::pool::{Place, Pool, Queue};
+
+/// Link behind a device: one that needs no events of its own if its configuration allows that.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all links are plain ones, which are near when not boxed"
+)]
+pub(crate) enum Egress<P> {
+    Plain(PlainLink),
+    /// Link with losses, breaks or another discipline.
+    General(Box<Link<P>>),
+}
+
+impl<P> Egress<P> {
+    pub(crate) fn new(config: &LinkConfig) -> Result<Self, LinkError> {
+        // `Link` checks the configuration.
+        let link = Link::new(config.clone())?;
+        let plain = PlainLink::new(config).map(Self::Plain);
+        Ok(plain.unwrap_or_else(|| Self::General(Box::new(link))))
+    }
+
+    /// Counters at `now`, of which `delivered` packets and bytes have arrived at the far end.
+    pub(crate) fn stats(&mut self, now: Instant, delivered: (u64, Bytes)) -> LinkStats {
+        match self {
+            Self::Plain(plain) => plain.stats(now, delivered),
+            Self::General(link) => {
+                let stats = link.stats();
+                LinkStats {
+                    delivered_packets: delivered.0,
+                    delivered_bytes: delivered.1,
+                    underway_packets: stats.enqueued_packets
+                        - stats.drops.total()
+                        - stats.backlog_packets
+                        - delivered.0,
+                    ..stats
+                }
+            }
+        }
+    }
+}
+
+/// Device of a node towards the ground or the sky, with its packets until their transmission ends.
+pub(crate) struct AirDevice<P> {
+    egress: Egress<P>,
+    /// Packets of a plain link, at the ends of their transmissions.
+    leaving: Queue,
+    left: (u64, Bytes),
+}
+
+impl<P> AirDevice<P> {
+    pub(crate) fn new(config: &LinkConfig) -> Result<Self, LinkError> {
+        Ok(Self { egress: Egress::new(config)?, leaving: Queue::EMPTY, left: (0, Bytes::ZERO) })
+    }
+
+    /// Let a packet enter the queue, and return whether it is lost because the queue of a plain link is full; it then
+    /// stays in the pool.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, now: Instant, place: Place, pool: &mut Pool<P>) -> bool {
+        match &mut self.egress {
+            Egress::Plain(plain) => match plain.enter(now, pool.get(place).wire_size) {
+                Some(ends) => pool.append(&mut self.leaving, place, ends),
+                None => return true,
+            },
+            Egress::General(link) => link.enqueue(now, pool.remove(place)),
+        }
+        false
+    }
+
+    /// Time of the next event; [`Instant::NEVER`] if there is none.
+    #[inline]
+    pub(crate) fn next(&self) -> Instant {
+        match &self.egress {
+            Egress::Plain(_) => self.leaving.next(),
+            Egress::General(link) => link.next_wakeup().unwrap_or(Instant::NEVER),
+        }
+    }
+
+    /// Return the next packet whose transmission has ended by `now`.
+    #[inline]
+    pub(crate) fn pop(&mut self, now: Instant, pool: &mut Pool<P>) -> Option<Place> {
+        let place = match &mut self.egress {
+            Egress::Plain(_) => pool.take_first(&mut self.leaving, now)?,
+            Egress::General(link) => pool.insert(link.poll(now)?.packet),
+        };
+        self.left.0 += 1;
+        self.left.1 += pool.get(place).wire_size;
+        Some(place)
+    }
+
+    pub(crate) fn stats(&mut self, now: Instant) -> LinkStats {
+        self.egress.stats(now, self.left)
+    }
+
+    /// Record the losses of a link with events of its own.
+    #[inline]
+    pub(crate) fn take_losses(&mut self, device: usize, losses: &mut Losses<P>) {
+        if let Egress::General(link) = &mut self.egress {
+            losses.take_from(device, link);
+        }
+    }
+}
+
+/// Packets lost and marked since they were last taken.
+pub(crate) struct Losses<P> {
+    pub(crate) lost: Vec<Lost<P>>,
+    /// Flow of each marked packet.
+    pub(crate) marked: Vec<u32>,
+}
+
+impl<P> Losses<P> {
+    pub(crate) const fn new() -> Self {
+        Self { lost: Vec::new(), marked: Vec::new() }
+    }
+
+    /// Record that a packet finds the queue of a plain link full.
+    #[cold]
+    pub(crate) fn overflow(&mut self, device: usize, packet: Packet<P>, now: Instant) {
+        self.lose(device, packet, (now, LossReason::Queue), true);
+    }
+
+    /// Record that a packet is lost outside of the link, for lack of a way or because a satellite has set.
+    #[cold]
+    pub(crate) fn outside(
+        &mut self,
+        device: usize,
+        packet: Packet<P>,
+        at: Instant,
+        reason: LossReason,
+    ) {
+        self.lose(device, packet, (at, reason), false);
+    }
+
+    fn lose(
+        &mut self,
+        device: usize,
+        packet: Packet<P>,
+        (at, reason): (Instant, LossReason),
+        in_link: bool,
+    ) {
+        let drop = Drop { at, reason, packet };
+        self.lost.push(Lost { device: device as u32, drop, in_link });
+    }
+
+    /// Take over what a link has lost and marked.
+    #[inline]
+    pub(crate) fn take_from(&mut self, device: usize, link: &mut Link<P>) {
+        if link.has_drops_or_marks() {
+            let lost = |drop: Drop<P>| Lost { device: device as u32, drop, in_link: true };
+            self.lost.extend(link.take_drops().into_iter().map(lost));
+            self.marked.append(&mut link.take_marks());
+        }
+    }
+}

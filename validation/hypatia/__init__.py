@@ -1,0 +1,1 @@
+"""Hypatia's experiments with cross traffic, with the parameters of its scripts."""

@@ -325,9 +325,7 @@ def test_a_bomb_of_forks_is_kept_in(execute: Callable[..., dict[str, Any]]) -> N
 
 @pytest.mark.soak
 @pytest.mark.parametrize("counted", [GROUP, SOCKETS], ids=["group", "sockets"])
-def test_traffic_over_the_hosts_network_is_counted_and_capped(
-    tmp_path: Path, counted: str
-) -> None:
+def test_traffic_over_the_hosts_network_is_counted_and_capped(tmp_path: Path, counted: str) -> None:
     """Check both ways of counting: an ordinary user's executor has no control group."""
     needs_namespaces()
     lacks = missing_for_groups()

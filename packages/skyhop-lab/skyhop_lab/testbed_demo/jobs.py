@@ -69,7 +69,7 @@ def job_files(
         PREEMPTED: _job(
             PREEMPTED,
             plan.PREEMPTED,
-            lengths.job_s,
+            lengths.preempted_job_s,
             f'at = "now"\nend = "{end}"',
             _upload(begin, f"{lengths.preempted_s:g}", programs),
             serve,

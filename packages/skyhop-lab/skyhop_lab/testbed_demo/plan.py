@@ -62,8 +62,10 @@ class Lengths:
     """Durations of the demo's parts, in seconds."""
 
     job_s: float = 240.0
-    """Length of the jobs, which their runs do not use up: a run ends when its program does. A
-    server's node may take a quarter of it to answer, which a busy machine needs."""
+    """Length of the first two jobs, which their runs do not use up: a run ends when its program
+    does. A server's node may take a quarter of it to answer, which a busy machine needs."""
+    preempted_job_s: float = 40.0
+    """Length of the third job, whose run is not planned again before the preempted one's end."""
     scheduled_s: float = 8.0
     """Time in s for which the scheduled run measures."""
     triggered_s: float = 5.0

@@ -359,7 +359,7 @@ class _Story:
         )
         owner_ns = self._testbench.packets["owner_first_ns"]
         self._say(f"  the owner of {run.client} begins to watch a film", owner_ns)
-        self._await(self._is_silent, self._lengths.job_s + _SLACK_S, "the upload goes on")
+        self._await(self._is_silent, self._lengths.preempted_job_s + _SLACK_S, "the upload goes on")
         last_ns = self._testbench.packets["run_last_ns"]
         self._say(
             f"  the run's last packet, {(last_ns - owner_ns) / _S:.2f} s after the owner's first",

@@ -63,10 +63,10 @@ class CountedGroup:
             self._group.mkdir(exist_ok=True)
             group = os.open(self._group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                for key in (_INGRESS, _EGRESS):
-                    program = _loaded(self._map, key)
+                for direction in (_INGRESS, _EGRESS):
+                    program = _loaded(self._map, direction)
                     try:
-                        wanted = struct.pack("=IIII", program, group, key, 0)
+                        wanted = struct.pack("=IIII", program, group, direction, 0)
                         self._links.append(_bpf(_LINK_CREATE, wanted))
                     finally:
                         os.close(program)

@@ -157,9 +157,9 @@ def test_an_owner_who_does_not_begin_is_given_up(told: Told) -> None:
 
 def test_a_run_that_does_not_end_is_given_up_after_its_length_and_a_while(told: Told) -> None:
     testbed = Testbed(told.testbench)
-    with pytest.raises(RunError, match="after 40 s run r1 has not ended"):
-        told.story._ended(testbed, "r1", plan.QUICK.scheduled_s)  # type: ignore[arg-type]
-    assert testbed.asked == pytest.approx(40 / 0.15, abs=2)
+    with pytest.raises(RunError, match="after 270 s run r1 has not ended"):
+        told.story._ended(testbed, "r1")  # type: ignore[arg-type]
+    assert testbed.asked == pytest.approx(270 / 0.15, abs=2)
 
 
 def test_links_that_do_not_end_are_given_up_and_those_that_do_are_kept(told: Told) -> None:

@@ -8,6 +8,10 @@ of a new version, and versions that have failed. A version is on trial until its
 reported to the orchestrator. If it ends `MOST_STARTS` times before, or takes longer than `TRIAL_S`,
 the launcher chooses the former version again.
 
+A version that ends by itself has failed. A version that runs without a report may only have met an
+outage: the former version finds out by its own connection, and the trial is repeated later. After
+`MOST_SILENT` trials during which the orchestrator could be reached, that version has failed too.
+
 Self-updates never change the launcher, and it starts later versions than its own. The names below
 and the form of the file therefore stay as they are, and the module needs only the standard library.
 """
@@ -36,6 +40,9 @@ VARIABLE = "SKYHOP_LAUNCHER"
 MOST_STARTS, TRIAL_S = 3, 1800.0
 """Starts of a version on trial, and time in s that each may take until the orchestrator has its
 report."""
+MOST_SILENT = 3
+"""Trials without a report, while the orchestrator could be reached, until a version has failed.
+"""
 RESTART_STATUS = 75
 """Exit status (EX_TEMPFAIL) upon which the service is started again."""
 _EVERY_S, _GRACE_S = 5.0, 30.0
@@ -59,6 +66,12 @@ class Choice:
     """Starts of the current version in its trial."""
     failed: dict[str, str] = field(default_factory=dict)
     """Versions that are never tried again, with the reason of each."""
+    suspect: str = ""
+    """Version whose trial has ended without a report, as long as the former version does not know
+    whether the orchestrator could be reached; "" if there is none."""
+    silent: dict[str, int] = field(default_factory=dict)
+    """Versions whose trial has ended without a report, with the number of their trials in which the
+    orchestrator could be reached."""
 
     def switched(self, version: str, former: str, base: str) -> Choice:
         """Return the choice of a new version, on trial, which may return to the `former` one."""
@@ -66,7 +79,8 @@ class Choice:
 
     def confirmed(self) -> Choice:
         """Return the choice after a trial that has succeeded."""
-        return replace(self, is_trial=False, starts=0)
+        silent = {each: count for each, count in self.silent.items() if each != self.current}
+        return replace(self, is_trial=False, starts=0, silent=silent)
 
     def rolled_back(self, why: str) -> Choice:
         """Return the choice of the former version, after the current one has failed."""
@@ -74,6 +88,37 @@ class Choice:
         return replace(
             self, current=self.former, former="", is_trial=False, starts=0, failed=failed
         )
+
+    def gone_back(self) -> Choice:
+        """Return the choice of the former version, after a trial without a report.
+
+        Whether the current version has failed is open (`judged`).
+        """
+        return replace(
+            self,
+            current=self.former,
+            former="",
+            is_trial=False,
+            starts=0,
+            suspect=self.current,
+            silent={self.current: 0, **self.silent},
+        )
+
+    def judged(self, *, is_reachable: bool) -> Choice:
+        """Return the choice once the former version knows what the suspect could have reached.
+
+        Args:
+            is_reachable: whether the former version has reached the orchestrator soon after its
+                start. If it has not, the trial says nothing about the suspect.
+        """
+        version, known = self.suspect, replace(self, suspect="")
+        if not is_reachable:
+            return known
+        count = self.silent.get(version, 0) + 1
+        failed = self.failed
+        if count >= MOST_SILENT:
+            failed = {**failed, version: f"it did not reach the orchestrator in {count} trials"}
+        return replace(known, silent={**self.silent, version: count}, failed=failed)
 
 
 @dataclass(frozen=True)
@@ -103,6 +148,8 @@ def read_choice(releases: Path) -> Choice:
         values = json.loads((releases / FILE).read_bytes())
         known = {key: values[key] for key in asdict(Choice()) if key in values}
         if any(type(each) is not type(getattr(Choice(), key)) for key, each in known.items()):
+            return Choice()
+        if any(type(each) is not int for each in known.get("silent", {}).values()):
             return Choice()
         return Choice(**known)
     except (OSError, ValueError, TypeError):
@@ -159,7 +206,7 @@ def choice_to_start(choice: Choice, base: str, is_whole: Callable[[str], bool]) 
     """
     if choice.current and choice.base != base:
         # The owner has installed another base by hand since.
-        return Choice(failed=choice.failed)
+        return Choice(failed=choice.failed, silent=choice.silent)
     if choice.is_trial and choice.starts >= MOST_STARTS:
         choice = choice.rolled_back(f"it ended {choice.starts} times before it had reported")
     if choice.current and not is_whole(choice.current):
@@ -249,8 +296,8 @@ def _watched(child: subprocess.Popen[bytes], releases: Path, choice: Choice, tri
             break
     if child.poll() is None and not signals and _is_on_trial(releases, choice):
         _stop(child)
-        why = f"it had not reported to the orchestrator after {trial_s / 60:g} min"
-        write_choice(releases, choice.rolled_back(why))
+        _say(f"release {choice.current} has not reported after {trial_s / 60:g} min: it goes back")
+        write_choice(releases, choice.gone_back())
         return RESTART_STATUS
     status = child.wait()
     if signals and _is_on_trial(releases, choice):

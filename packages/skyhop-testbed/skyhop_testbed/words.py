@@ -164,6 +164,8 @@ class AlertKind(StrEnum):
     NODE_DISK = "node-disk"
     NODE_CLOCK = "node-clock"
     NODE_CERTIFICATE = "node-certificate"
+    NODE_UPDATE = "node-update"
+    """A release that the node's owner allows does not run there."""
     DISK = "disk"
     SERVER_CERTIFICATE = "server-certificate"
     AUTHORITY_CERTIFICATE = "authority-certificate"
@@ -192,6 +194,8 @@ class UpdateState(StrEnum):
     """The release is installed, and waits for the end of runs."""
     TRIAL = "trial"
     """The release runs, and has not reported to the orchestrator yet."""
+    WENT_BACK = "went-back"
+    """The release ran without reaching the orchestrator; it is tried again later."""
     FAILED = "failed"
     """The release was tried and did not work; it is not tried again."""
 

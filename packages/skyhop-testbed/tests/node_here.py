@@ -136,7 +136,7 @@ class _Launcher:
         self._node.executor().program = program
         return program
 
-    def clean(self, _run: str) -> None:
+    def clean(self, _key: str) -> None:
         pass
 
 

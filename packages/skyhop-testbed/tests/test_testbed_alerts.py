@@ -161,6 +161,34 @@ def test_what_a_silent_node_said_last_stays_as_it_was(bed: Bed) -> None:
     assert sum(each.startswith("cleared") for each in bed.receiver.said()) == 3
 
 
+def test_a_release_that_does_not_run_on_a_node_is_told_of_once(bed: Bed) -> None:
+    def told(state: str, why: str = "") -> None:
+        update = {"release": "1.2", "state": state, "why": why} if state else None
+        bed.health("a", update=update)
+        bed.rounds(6, alive=("a", "b"))
+
+    for state in ("not-allowed", "loading", "trial"):
+        told(state)
+    assert bed.receiver.said() == []
+    # It stays until the release runs: another trial is no end of it.
+    for state in ("went-back", "ready", "trial", "went-back"):
+        told(state, f"release 1.2 is {state}")
+    assert bed.receiver.said() == ["raised node-update a"]
+    assert bed.receiver.taken[0][1]["message"] == "a: release 1.2 is went-back"
+    told("current")
+    assert bed.receiver.said() == ["raised node-update a", "cleared node-update a"]
+    # The administrator withdraws a release that failed or was refused.
+    for state in ("failed", "", "refused", ""):
+        told(state, "x" * 5000)
+    assert bed.receiver.said()[2:] == ["raised node-update a", "cleared node-update a"] * 2
+    assert len(bed.receiver.taken[2][1]["message"]) < 400
+    # Damage in a report is no trouble of the orchestrator.
+    for update in ("failed", {"state": ["failed"]}, {"state": "failed"}, 7):
+        bed.health("a", update=update)
+        bed.rounds(6, alive=("a", "b"))
+    assert bed.receiver.said()[6:] == ["raised node-update a", "cleared node-update a"]
+
+
 def test_certificates_near_their_end_are_told_of(bed: Bed) -> None:
     bed.at.pass_s(77 * _DAY)
     bed.restart()

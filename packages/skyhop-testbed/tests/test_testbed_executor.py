@@ -34,8 +34,10 @@ from skyhop_testbed.executor.assignment import (
 from skyhop_testbed.executor.backends import launcher
 from skyhop_testbed.executor.backends.docker import Docker
 from skyhop_testbed.executor.backends.podman import Podman
+from skyhop_testbed.executor.cgroup_traffic import GROUP, missing_for_groups
 from skyhop_testbed.executor.environment import environment_of, filled_in
 from skyhop_testbed.executor.journal import Journal, Step, has_started, is_alive, read_journal
+from skyhop_testbed.executor.traffic import SOCKETS
 from skyhop_testbed.job import job_of
 from skyhop_testbed.words import Backend, Network, Side
 from waiting import wait_for
@@ -84,6 +86,15 @@ def execute(tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]:
 
     yield run
     assert not is_alive(directory)
+
+
+def execute_as_ordinary_user(directory: Path) -> int:
+    """Execute a run's assignment without privileges; return the executor's exit status."""
+    if os.geteuid() == 0:
+        for place in (directory, directory / "run.json"):
+            os.chown(place, USER, USER)
+    command = [*as_other_user(directory), sys.executable, "-m", "skyhop_testbed.executor"]
+    return subprocess.run([*command, str(directory)], check=False, timeout=120).returncode
 
 
 def printed(tmp_path: Path) -> str:
@@ -313,25 +324,36 @@ def test_a_bomb_of_forks_is_kept_in(execute: Callable[..., dict[str, Any]]) -> N
 
 
 @pytest.mark.soak
-def test_traffic_over_the_hosts_network_is_counted_and_capped(
-    execute: Callable[..., dict[str, Any]],
-) -> None:
+@pytest.mark.parametrize("counted", [GROUP, SOCKETS], ids=["group", "sockets"])
+def test_traffic_over_the_hosts_network_is_counted_and_capped(tmp_path: Path, counted: str) -> None:
+    """Check both ways of counting: an ordinary user's executor has no control group."""
+    needs_namespaces()
+    lacks = missing_for_groups()
+    if counted == GROUP and lacks:
+        missing("root", f"control groups are counted by BPF programs: {lacks}")
+    directory = tmp_path / "run"
+    directory.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         sends = f"exec 3<>/dev/tcp/127.0.0.1/{port}; while :; do head -c 400000; sleep 0.1; done"
         command = ["bash", "-c", f"{sends} < /dev/zero >&3"]
-        given = assignment(*command, network=Network.HOST, data_cap_bytes=2 * MB)
+        assignment(*command, network=Network.HOST, data_cap_bytes=2 * MB).write(directory)
         pid = os.fork()
         if pid == 0:
             connection, _ = listener.accept()
             while connection.recv(1 << 16):
                 pass
             os._exit(0)
-        result = execute(given)
+        if counted == GROUP:
+            done = start(directory).wait(120)
+        else:
+            done = execute_as_ordinary_user(directory)
         os.waitpid(pid, 0)
+    assert done == 0
+    result = json.loads((directory / RESULT_FILE).read_text())
     assert (result["state"], result["reason"]) == ("failed", "data-cap")
     assert 2 * MB < result["traffic"]["tx_bytes"] < 8 * MB
-    assert "TCP" in result["traffic"]["counted"]
+    assert result["traffic"]["counted"] == counted
 
 
 @pytest.mark.soak
@@ -582,12 +604,6 @@ def test_an_ordinary_users_executor_does_the_same(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         missing("root", "the other tests run as an ordinary user already")
     assignment("id -u; unshare -Ur true || echo not nested; touch x").write(tmp_path)
-    for place in (tmp_path, tmp_path / "run.json"):
-        os.chown(place, USER, USER)
-    done = subprocess.run(
-        [*as_other_user(tmp_path), sys.executable, "-m", "skyhop_testbed.executor", str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert execute_as_ordinary_user(tmp_path) == 0
     assert (tmp_path / "stdout").read_text().split("\n")[:2] == [str(USER), "not nested"]
     assert json.loads((tmp_path / RESULT_FILE).read_text())["files"] == 1

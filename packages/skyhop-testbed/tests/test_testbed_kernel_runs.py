@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 _SERVER = "10.213.0.0"
 """Address of the service's end of the first run's veth pair."""
+_RUNS = "10.213.0.0/20"
+"""Addresses of the uplink `none`, as docs/testbed/kernel-service.md opens them."""
 _PORT = 5202
 
 
@@ -76,7 +78,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     needs_program("iperf3", "iperf3")
     (tmp_path / "kernel").mkdir()
     orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
-    orchestrator.policy = {"kernel": True}
+    orchestrator.policy = {"kernel": True, "reach": [_RUNS]}
     with placed(tmp_path / "kernel") as place:
         place.serve()
         net = f"--net=/proc/{place.holder.pid}/ns/net"
@@ -192,6 +194,16 @@ def test_who_serves_such_a_job_has_his_hosts_network_and_kernel(node: Node) -> N
     assert node.place.left() == []
     node.orchestrator.task(run, "stop", spec, priv=True)
     wait_for(lambda: not is_alive(place), why=node.said)
+
+
+def test_a_veth_reaches_this_machine_only_if_the_owner_opens_it(node: Node) -> None:
+    node.orchestrator.policy = {"kernel": True}
+    script = f"timeout 5 bash -c 'exec 3<>/dev/tcp/{_SERVER}/{_PORT}'"
+    closed = node.result(node.plan(script, {}))
+    assert (closed["state"], closed["exit"]) == ("failed", 124), node.said()
+    node.orchestrator.policy |= {"reach": [f"{_SERVER}:{_PORT}"]}
+    opened = node.result(node.plan(script, {}, start_s=0.0))
+    assert (opened["state"], opened["exit"]) == ("complete", 0), node.said()
 
 
 def test_a_node_whose_owner_allows_no_kernel_refuses_and_asks_for_nothing(node: Node) -> None:

@@ -15,6 +15,7 @@ from skyhop_testbed.launcher import (
     COMPLETE,
     FILE,
     LINK,
+    MOST_SILENT,
     MOST_STARTS,
     VARIABLE,
     Choice,
@@ -71,6 +72,25 @@ def test_starts_of_a_trial_are_counted_and_limited(releases: Path) -> None:
     assert read_choice(releases) == found == prepared(releases, BASE)
 
 
+def test_a_trial_without_a_report_goes_back_and_is_judged_by_the_former_version() -> None:
+    back = TRIAL.gone_back()
+    assert (back.current, back.former, back.is_trial, back.suspect) == ("1.1", "", False, "1.2")
+    assert (back.failed, back.silent) == ({}, {"1.2": 0})
+    # An outage of the orchestrator, which the former version meets too, counts for nothing.
+    outage = back.judged(is_reachable=False)
+    assert (outage.suspect, outage.failed, outage.silent) == ("", {}, {"1.2": 0})
+    # Trials count while the orchestrator can be reached; an outage between them changes nothing.
+    choice = outage
+    for count in range(1, MOST_SILENT):
+        choice = choice.switched("1.2", "1.1", BASE).gone_back().judged(is_reachable=True)
+        assert (choice.failed, choice.silent) == ({}, {"1.2": count})
+        choice = choice.switched("1.2", "1.1", BASE).gone_back().judged(is_reachable=False)
+    choice = choice.switched("1.2", "1.1", BASE).gone_back().judged(is_reachable=True)
+    assert choice.failed == {"1.2": f"it did not reach the orchestrator in {MOST_SILENT} trials"}
+    # A trial that succeeds is the end of it.
+    assert outage.switched("1.2", "1.1", BASE).confirmed().silent == {}
+
+
 def test_starts_after_the_trial_are_not_counted(releases: Path) -> None:
     write_choice(releases, replace(TRIAL, starts=2).confirmed())
     for _ in range(2 * MOST_STARTS):
@@ -79,9 +99,9 @@ def test_starts_after_the_trial_are_not_counted(releases: Path) -> None:
 
 
 def test_a_base_that_the_owner_has_installed_since_wins() -> None:
-    failed = replace(TRIAL, failed={"0.9": "x"})
+    failed = replace(TRIAL, failed={"0.9": "x"}, silent={"1.2": 2})
     found = choice_to_start(failed, OTHER_BASE, all_whole)
-    assert found == Choice(failed={"0.9": "x"})
+    assert found == Choice(failed={"0.9": "x"}, silent={"1.2": 2})
 
 
 @pytest.mark.parametrize("missing", [{"1.2"}, {"1.2", "1.1"}])
@@ -103,7 +123,7 @@ def test_what_a_complete_release_has(releases: Path) -> None:
 
 
 def test_a_damaged_choice_is_the_base(releases: Path) -> None:
-    text = json.dumps(asdict(replace(TRIAL, failed={"0.9": "x"})))
+    text = json.dumps(asdict(replace(TRIAL, failed={"0.9": "x"}, silent={"1.2": 1})))
     (releases / FILE).write_text(text)
     assert read_choice(releases).current == "1.2"
     chance = random.Random(7)
@@ -116,7 +136,8 @@ def test_a_damaged_choice_is_the_base(releases: Path) -> None:
         (releases / FILE).write_bytes(damaged)
         found = prepared(releases, BASE)
         assert not found.current or is_complete(releases, found.current)
-    for wrong in ("[]", "null", '{"current": 7}', '{"starts": "1"}', '{"failed": []}'):
+    for wrong in ("[]", "null", '{"current": 7}', '{"starts": "1"}', '{"failed": []}',
+                  '{"silent": {"1.2": "1"}}'):  # fmt: skip
         (releases / FILE).write_text(wrong)
         assert read_choice(releases) == Choice(), wrong
     # A later launcher may add keys.

@@ -140,6 +140,8 @@ def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
 def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: Path) -> None:
     needs_namespaces()
     orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
+    # The recorded terminal has traffic, which counts as its owner's: runs and uploads would wait.
+    orchestrator.mode = "off"
     source = RecordedAnswers(time.time_ns(), recorded_status(), seen=small_map())
     with served(source) as address:
         agent = AgentProcess(tmp_path / "state", orchestrator, dish=address)
@@ -153,6 +155,7 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
             assert parse_map(maps.decode_map(told()[0]), "map").snr == seen().snr
             run = orchestrator.plan(job("true", run={"keep": ["telemetry"]}))
             wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
+            assert orchestrator.states(run)[-1] == "complete", agent.log()
             left = orchestrator.files[f"{run}/client/{maps.FILE}"]
             assert left == maps.decode_map(told()[0])
             assert len(told()) == 1, "it has not changed"

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 from needs import missing
+from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.executor.cgroup_traffic import (
     FILE,
     CountedGroup,
@@ -20,8 +22,10 @@ from skyhop_testbed.executor.cgroup_traffic import (
 )
 from skyhop_testbed.executor.tcp_sockets import TcpSocket, TcpTable
 from skyhop_testbed.executor.traffic import SocketCounters, Traffic, inodes_of
+from skyhop_testbed.words import Side
 from waiting import wait_for
 
+ASSIGNMENT = Assignment("01TESTOFBOTHSIDES", "job", "bcn-1", Side.CLIENT, 0)
 _US, _DISH, _FAR = (ip_address(each) for each in ("10.0.0.2", "192.168.100.1", "192.0.2.1"))
 
 
@@ -118,3 +122,24 @@ def test_udp_of_a_control_group_is_counted(tmp_path: Path) -> None:
         group.close()
     assert not join.parent.exists()
     assert GroupCounters(tmp_path / "none").read() is None
+
+
+@pytest.mark.integration
+def test_both_sides_of_a_run_on_one_machine_are_counted_apart() -> None:
+    """Check two agents on one machine, as in the demo: one control group would count twice."""
+    lacks = missing_for_groups()
+    if lacks:
+        missing("root", f"control groups are counted by BPF programs: {lacks}")
+    keys = [replace(ASSIGNMENT, side=side).key for side in Side]
+    groups = [CountedGroup(key) for key in keys]
+    try:
+        join = groups[0]._group / "cgroup.procs"
+
+        def enter() -> None:
+            join.write_text(str(os.getpid()))
+
+        subprocess.run([sys.executable, "-c", _SENDS], preexec_fn=enter, check=True)
+        assert [group.read() for group in groups] == [Traffic(0, 100 * 1042), Traffic()]
+    finally:
+        for group in groups:
+            group.close()

@@ -200,8 +200,9 @@ def begun(
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise the timeout of answers, for a busy machine."""
+    """Raise the timeouts of answers and of loading, for a busy machine."""
     monkeypatch.setattr(predicting, "_PATIENCE_S", 120.0)
+    monkeypatch.setattr(predicting, "_LOADING_S", 200.0)
 
 
 @pytest.mark.integration

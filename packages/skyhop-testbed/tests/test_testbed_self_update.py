@@ -170,12 +170,14 @@ def test_a_node_updates_itself_and_leaves_versions_that_fail(machine: Machine) -
     assert machine.log() == ["1.2 '1.2'"] * (MOST_STARTS + 2)
     assert (machine.releases / "current").resolve() == machine.releases / "1.2"
 
-    # A release that runs and never reports is ended, and the former release is used again.
+    # A release that runs and never reports is ended, and the former release is used again. It has
+    # not failed: the former release finds out whether the orchestrator could be reached.
     assert machine.update(written(machine, "1.3", _SILENT))["state"] == "ready"
     assert machine.start(trial_s=2.0) == RESTART_STATUS
     assert machine.start() == 0
     assert machine.log() == ["1.3 '1.3'", "1.2 '1.2'"]
-    assert "had not reported" in read_choice(machine.releases).failed["1.3"]
+    choice = read_choice(machine.releases)
+    assert (choice.suspect, choice.silent, set(choice.failed)) == ("1.3", {"1.3": 0}, {"1.1"})
 
 
 @pytest.mark.soak

@@ -33,6 +33,7 @@ from skyhop_testbed.free_space import Space
 from skyhop_testbed.launcher import (
     COMPLETE,
     DIRECTORY,
+    MOST_SILENT,
     MOST_STARTS,
     Choice,
     Launched,
@@ -40,6 +41,7 @@ from skyhop_testbed.launcher import (
     prepared,
     program_of,
     read_choice,
+    write_choice,
 )
 from skyhop_testbed.protocol import Peer
 from skyhop_testbed.releases import FILE, read_key
@@ -267,7 +269,7 @@ def test_a_release_that_does_not_report_is_left_for_ever(site: Site, signer: Sig
     assert site.result()[0] == "ready"
 
 
-def test_a_release_that_is_another_version_than_it_says_is_not_confirmed(
+def test_a_release_that_is_another_version_than_it_says_goes_back(
     site: Site, signer: Signer
 ) -> None:
     site.offers(signer.release("1.1"))
@@ -275,8 +277,92 @@ def test_a_release_that_is_another_version_than_it_says_is_not_confirmed(
     site.link.has_reported_health = True
     updater = site.boot()
     updater._version = updating.Version("1.0")
-    assert site.told(site.works(updater)) == ("trial", "release 1.1 says that it is 1.0")
-    assert read_choice(site.releases).is_trial
+    site.works(updater)
+    assert site.node.restarts
+    choice = read_choice(site.releases)
+    assert (choice.current, choice.failed) == ("", {"1.1": "it says that it is 1.0"})
+
+
+def go_back(site: Site) -> None:
+    """Let the trial of the chosen release end without a report, as the launcher ends it."""
+    site.works(site.boot(), 5)
+    choice = read_choice(site.releases)
+    assert choice.is_trial
+    write_choice(site.releases, choice.gone_back())
+
+
+def test_an_outage_after_the_switch_does_not_end_the_release(site: Site, signer: Signer) -> None:
+    """Check an outage of an hour that begins with the trial: the release is tried once more."""
+    site.offers(signer.release("1.1"))
+    site.works(site.boot())
+    site.link.is_connected = False
+    go_back(site)
+    # The former version, here the base, does not reach the orchestrator either.
+    back = site.works(site.boot(), 400)
+    assert site.told(back)[0] == "went-back"
+    assert read_choice(site.releases) == Choice(silent={"1.1": 0}, base=BASE)
+    assert [each for each in site.said if "trial of" in each] == [
+        "the trial of release 1.1 says nothing: the orchestrator does not answer"
+    ]
+    site.works(back, 1000)
+    site.link.is_connected = site.link.has_reported_health = True
+    asked = len(site.link.asked)
+    site.works(back, 2000)
+    assert site.told(back)[0] == "went-back"
+    assert not site.node.restarts
+    # An hour after its start the agent tries the release again, which needs no download.
+    site.works(back, 400)
+    assert site.node.restarts
+    assert len(site.link.asked) == asked + 1
+    assert site.result() == ("current", "it runs 1.1")
+    assert read_choice(site.releases) == Choice("1.1", "", BASE)
+
+
+def test_a_release_that_reaches_nothing_while_the_former_one_does_fails_in_the_end(
+    site: Site, signer: Signer
+) -> None:
+    site.offers(signer.release("1.1"))
+    site.works(site.boot())
+    waits = []
+    for _ in range(MOST_SILENT):
+        site.link.has_reported_health = False
+        go_back(site)
+        back = site.boot()
+        site.works(back, 20)
+        site.link.has_reported_health = True
+        began_s = site.clock.monotonic_s()
+        site.works(back, 20_000)
+        waits.append(round(site.clock.monotonic_s() - began_s))
+    # The pauses grow, and the last trial was the last.
+    assert waits == [pytest.approx(3600 - 20, abs=120), pytest.approx(4 * 3600, abs=120), 20_000]
+    assert site.told(back) == (
+        "failed",
+        "release 1.1 was tried, and it did not reach the orchestrator in 3 trials",
+    )
+    # A higher version is tried.
+    site.offers(signer.release("1.2"))
+    assert site.result()[0] == "ready"
+
+
+def test_a_judgement_that_cannot_be_stored_is_repeated(
+    site: Site, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.offers(signer.release("1.1"))
+    site.works(site.boot())
+    go_back(site)
+    site.link.has_reported_health = True
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "choice.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(updating, "write_choice", full)
+        back = site.works(site.boot(), 10)
+        assert site.told(back) == ("went-back", "choice.json: No space left on device")
+    assert read_choice(site.releases).suspect == "1.1"
+    site.works(back, 10)
+    choice = read_choice(site.releases)
+    assert (choice.suspect, choice.silent) == ("", {"1.1": 1})
 
 
 # --- the owner's settings ---

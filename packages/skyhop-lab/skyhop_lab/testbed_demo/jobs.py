@@ -17,8 +17,6 @@ TRIGGER = "pop_ping_latency_ms >= 2 * before_avg(pop_ping_latency_ms, 5 s)"
 _SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path of programs in sandboxes."""
 _LOAD_BPS = 6e6
-_BUSY_SHARE = 0.4
-"""Share of a run's length in which the run measures; the rest is for deployment and upload."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +54,24 @@ def job_files(
         SCHEDULED: _job(
             SCHEDULED,
             plan.SCHEDULED,
-            lengths.scheduled_s,
+            lengths.job_s,
             'at = "now"',
-            [*begin, "measure", "{server}", "{port}", _measured(lengths.scheduled_s), *more],
+            [*begin, "measure", "{server}", "{port}", f"{lengths.scheduled_s:g}", *more],
             serve,
         ),
         TRIGGERED: _job(
             TRIGGERED,
             plan.TRIGGERED,
-            lengths.triggered_s,
+            lengths.job_s,
             f'trigger = "{TRIGGER}"\nmax_runs = 1\nend = "{end}"',
-            [*begin, "hops", plan.SERVER, _measured(lengths.triggered_s)],
+            [*begin, "hops", plan.SERVER, f"{lengths.triggered_s:g}"],
         ),
         PREEMPTED: _job(
             PREEMPTED,
             plan.PREEMPTED,
-            lengths.preempted_s,
+            lengths.preempted_job_s,
             f'at = "now"\nend = "{end}"',
-            _upload(begin, _measured(lengths.preempted_s), programs),
+            _upload(begin, f"{lengths.preempted_s:g}", programs),
             serve,
         ),
     }
@@ -81,10 +79,6 @@ def job_files(
     for name, text in texts.items():
         files[name].write_text(text)
     return files
-
-
-def _measured(length_s: float) -> str:
-    return f"{length_s * _BUSY_SHARE:.0f}"
 
 
 def _upload(begin: list[str], seconds: str, programs: Programs) -> list[str]:

@@ -61,9 +61,17 @@ SCHEDULED, TRIGGERED, PREEMPTED = SITES
 class Lengths:
     """Durations of the demo's parts, in seconds."""
 
-    scheduled_s: float = 20.0
-    triggered_s: float = 12.0
-    preempted_s: float = 30.0
+    job_s: float = 240.0
+    """Length of the first two jobs, which their runs do not use up: a run ends when its program
+    does. A server's node may take a quarter of it to answer, which a busy machine needs."""
+    preempted_job_s: float = 40.0
+    """Length of the third job, whose run is not planned again before the preempted one's end."""
+    scheduled_s: float = 8.0
+    """Time in s for which the scheduled run measures."""
+    triggered_s: float = 5.0
+    """Time in s for which the triggered run measures."""
+    preempted_s: float = 12.0
+    """Time in s for which the preempted run uploads, if nothing disturbs it."""
     owner_s: float = 8.0
     idle_s: float = 5.0
     """Time in s without traffic of the owner after which experiments may go on."""
@@ -77,9 +85,8 @@ class Lengths:
 
 FULL = Lengths()
 QUICK = Lengths(
-    scheduled_s=10.0,
-    triggered_s=8.0,
-    preempted_s=30.0,
+    scheduled_s=4.0,
+    triggered_s=3.0,
     owner_s=4.0,
     period_s=12.0,
     raised_s=5.0,

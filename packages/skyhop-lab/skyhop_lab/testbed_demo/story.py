@@ -282,7 +282,7 @@ class _Story:
         run = self._submitted(testbed, file)
         tool = "iperf3" if self._programs.has_iperf3 else "TCP streams"
         self._say(f"scheduled: {run.job_name} on {run.client}, now: round trips and {tool}")
-        run = self._ended(testbed, run.id, self._lengths.scheduled_s)
+        run = self._ended(testbed, run.id)
         begun_ns = _time_of(run, State.EXECUTING)
         if begun_ns:
             self._say(
@@ -319,7 +319,7 @@ class _Story:
                 f"{(begun_ns - rise_ns) / _S:.2f} s after the rise",
                 begun_ns,
             )
-        run = self._ended(testbed, name, self._lengths.triggered_s)
+        run = self._ended(testbed, name)
         self._say(f"  {_end(run)}, {len(run.files)} files: each hop's round-trip time")
 
     def _firing(self, testbed: Testbed, run: RunInfo) -> TriggerLine | None:
@@ -359,13 +359,13 @@ class _Story:
         )
         owner_ns = self._testbench.packets["owner_first_ns"]
         self._say(f"  the owner of {run.client} begins to watch a film", owner_ns)
-        self._await(self._is_silent, self._lengths.preempted_s + _SLACK_S, "the upload goes on")
+        self._await(self._is_silent, self._lengths.preempted_job_s + _SLACK_S, "the upload goes on")
         last_ns = self._testbench.packets["run_last_ns"]
         self._say(
             f"  the run's last packet, {(last_ns - owner_ns) / _S:.2f} s after the owner's first",
             last_ns,
         )
-        run = self._ended(testbed, name, self._lengths.preempted_s)
+        run = self._ended(testbed, name)
         self._say(f"  {_end(run)}")
         again = self._after(testbed, name)
         if again:
@@ -387,7 +387,7 @@ class _Story:
         again = self._after(testbed, stopped[0].id) if stopped else None
         if again is None:
             return
-        run = self._ended(testbed, again.id, self._lengths.preempted_s + self._lengths.again_s)
+        run = self._ended(testbed, again.id, self._lengths.again_s)
         begun_ns = _time_of(run, State.EXECUTING)
         self._say(f"  {run.job_name} once more", begun_ns or None)
         self._say(f"  {_end(run)}")
@@ -400,12 +400,12 @@ class _Story:
             raise RunError(f"{file.name}: has no run")
         return found[0]
 
-    def _ended(self, testbed: Testbed, name: str, length_s: float) -> RunDocument:
+    def _ended(self, testbed: Testbed, name: str, begins_in_s: float = 0.0) -> RunDocument:
         """Wait for a run to end; return the run."""
         ended = {state.value for state in ENDED}
         self._await(
             lambda: testbed.run(name).state in ended,
-            length_s + _SLACK_S,
+            begins_in_s + self._lengths.job_s + _SLACK_S,
             f"run {name} has not ended",
         )
         return testbed.run(name)

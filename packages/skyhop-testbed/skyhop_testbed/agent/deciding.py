@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from skyhop_testbed.ids import key_of
 from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ Objection = tuple[Reason, str]
 _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
 _BEFORE_CLAIM = {State.PLANNED, State.ARMED}
-
-
-def key_of(run: str, side: Side) -> str:
-    """Return the key of one side of a run, in the database and as a directory name."""
-    return run if side is Side.CLIENT else f"{run}.server"
 
 
 class ActionKind(StrEnum):

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from skyhop_testbed.agent.deciding import key_of
 from skyhop_testbed.agent.reports import TaskReport
 from skyhop_testbed.executor.result import Outcome
+from skyhop_testbed.ids import key_of
 from skyhop_testbed.schedule import InputFile, JobSpec, ServerAnswer
 from skyhop_testbed.words import Reason, Side, State
 

@@ -17,9 +17,10 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from skyhop.errors import InputError
 from skyhop_testbed import differences
-from skyhop_testbed.agent.deciding import PlannedRun, key_of
+from skyhop_testbed.agent.deciding import PlannedRun
 from skyhop_testbed.api import OrderKind
 from skyhop_testbed.differences import JOB, MODE, POLICY, RUN, SETTINGS
+from skyhop_testbed.ids import key_of
 from skyhop_testbed.job import first_fault
 from skyhop_testbed.keys import is_signed
 from skyhop_testbed.schedule import (

@@ -3,8 +3,9 @@
 A release goes through these steps: its signed list is fetched and verified with the owner's key,
 its wheels are downloaded, it is installed next to the present version, and when no run is active
 the agent chooses it and ends. The launcher starts it on trial. Once the orchestrator has its
-report of health, the agent confirms it. Each step leaves a version that can be started, and can be
-repeated.
+report of health, the agent confirms it. If it goes back without a report, this version finds out
+whether the orchestrator can be reached, and tries the release again later. Each step leaves a
+version that can be started, and can be repeated.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ _EVERY_S, _REFUSED_S, _UNFIT_S = 60.0, 3600.0, 86_400.0
 """Time in s until the next attempt: after a wait, after a refusal, after a failed installation."""
 _QUIET_NS = 30 * _S
 """Time before a run's start in which the agent does not restart."""
+_PROOF_S = 300.0
+"""Time in s from this agent's start in which a report proves that the orchestrator could be reached
+while the release before it was on trial."""
+_TRY_AGAIN_S = 3600.0
+"""Shortest time in s from this agent's start to another trial of a release that went back."""
 _UPLOAD_PATIENCE_S = 6 * 3600.0
 """Time in s for which uploads delay a release that is installed; they go on after the restart."""
 _NEEDS_LAUNCHER = (
@@ -114,7 +120,7 @@ class Updater:
         python = launched.python if launched else ""
         self._installer = installer or VenvInstaller(python, node.closing.is_set)
         self._choice = read_choice(self._releases) if launched else Choice()
-        self._due = DueTimes(node.clock)
+        self._due, self._began_s = DueTimes(node.clock), node.clock.monotonic_s()
         self._thread: threading.Thread | None = None
         self._wanted, self._state, self._why = "", UpdateState.CURRENT, ""
         self._again_s = 0.0
@@ -142,6 +148,8 @@ class Updater:
         if self._is_trial:
             self._end_trial()
             return
+        if self._choice.suspect:
+            self._judge_suspect()
         wanted = self._node.schedule.settings.release
         if wanted != self._wanted:
             self._wanted, self._ready, self._again_s = wanted, "", 0.0
@@ -239,7 +247,25 @@ class Updater:
         if wanted in self._choice.failed:
             why = f"release {wanted} was tried, and {self._choice.failed[wanted]}"
             raise _NotNowError(UpdateState.FAILED, why, _REFUSED_S)
+        self._check_went_back(wanted)
         return key
+
+    def _check_went_back(self, wanted: str) -> None:
+        """Check that a release may be tried, if it went back in an earlier trial.
+
+        Raises:
+            _NotNowError: it has to wait.
+        """
+        if wanted not in self._choice.silent:
+            return
+        pause_s = _TRY_AGAIN_S * max(1, self._choice.silent[wanted]) ** 2
+        left_s = self._began_s + pause_s - self._node.clock.monotonic_s()
+        why = f"release {wanted} did not reach the orchestrator in its trial"
+        if self._choice.suspect == wanted:
+            raise _NotNowError(UpdateState.WENT_BACK, f"{why}, and went back")
+        if left_s > 0:
+            why += f": it is tried again in {left_s / 60:.0f} min"
+            raise _NotNowError(UpdateState.WENT_BACK, why, left_s)
 
     def _check_free(self) -> None:
         """Check that the link may be used now.
@@ -368,15 +394,36 @@ class Updater:
             return
         assert self._launched is not None
         choice = self._choice.switched(wanted, self._launched.version, self._launched.base)
+        if self._store(choice, UpdateState.WAITING):
+            said = f"release {wanted} takes the place of {self._version}: the agent restarts"
+            self._restart(said)
+
+    def _restart(self, said: str) -> None:
+        self._node.say(said)
+        self._node.restarts = True
+        self._node.closing.set()
+
+    def _store(self, choice: Choice, state: UpdateState) -> bool:
+        """Replace the choice, and return whether it is on the disk; if not, report a state."""
         try:
             write_choice(self._releases, choice)
         except OSError as error:
-            self._tell(UpdateState.WAITING, f"{error.filename}: {error.strerror}")
-            return
+            self._tell(state, f"{error.filename}: {error.strerror}")
+            return False
         self._choice = choice
-        self._node.say(f"release {wanted} takes the place of {self._version}: the agent restarts")
-        self._node.restarts = True
-        self._node.closing.set()
+        return True
+
+    def _judge_suspect(self) -> None:
+        """Decide, by this agent's own connection, whether a trial without a report counts."""
+        is_reachable = self._node.link.has_reported_health
+        if not is_reachable and self._node.clock.monotonic_s() - self._began_s < _PROOF_S:
+            return
+        version = self._choice.suspect
+        if self._store(self._choice.judged(is_reachable=is_reachable), UpdateState.WENT_BACK):
+            self._due.set_due("attempt")
+            self._again_s = 0.0
+            counts = "counts" if is_reachable else "says nothing: the orchestrator does not answer"
+            self._node.say(f"the trial of release {version} {counts}")
 
     def _why_busy(self) -> str | None:
         """Return what a restart would disturb now, as text; `None` if nothing."""
@@ -398,18 +445,15 @@ class Updater:
         """Confirm the present release once the orchestrator has its report of health."""
         version = self._choice.current
         if Version(version) != self._version:
-            self._tell(UpdateState.TRIAL, f"release {version} says that it is {self._version}")
+            why = f"it says that it is {self._version}"
+            if self._store(self._choice.rolled_back(why), UpdateState.TRIAL):
+                self._restart(f"release {version} goes back: {why}")
             return
         self._tell(UpdateState.TRIAL, f"release {version} is on trial")
         if not self._node.link.has_reported_health:
             return
-        choice = self._choice.confirmed()
-        try:
-            write_choice(self._releases, choice)
-        except OSError as error:
-            self._tell(UpdateState.TRIAL, f"{error.filename}: {error.strerror}")
+        if not self._store(self._choice.confirmed(), UpdateState.TRIAL):
             return
-        self._choice = choice
         self._remove_others()
         self._node.say(f"release {version} works: it stays")
         self._wanted, self._state, self._why = version, UpdateState.CURRENT, f"it runs {version}"

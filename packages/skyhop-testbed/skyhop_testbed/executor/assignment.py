@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from skyhop.errors import InputError
 from skyhop_testbed.fence import Fence
+from skyhop_testbed.ids import key_of
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.manifests import MOST_FILES
 from skyhop_testbed.words import Backend, Network, Side
@@ -97,6 +98,11 @@ class Assignment:
     kernel: KernelAccess | None = None
     signals: str | None = None
     """Directory of the socket on which the program reads signals."""
+
+    @property
+    def key(self) -> str:
+        """Key of this side of the run, for names that are unique on the node's machine."""
+        return key_of(self.run, self.side)
 
     @classmethod
     def of(cls, job: Job, side: Side, **others: Any) -> Assignment:

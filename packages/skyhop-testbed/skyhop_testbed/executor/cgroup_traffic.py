@@ -45,28 +45,28 @@ _UNIFIED = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 
 
 class CountedGroup:
-    """Control group of a run, whose traffic the kernel counts.
+    """Control group of one side of a run, whose traffic the kernel counts.
 
     Args:
-        run: id of the run, part of the group's name.
+        key: key of the side, part of the group's name: client and server may be on one machine.
 
     Raises:
         RunError: this machine does not allow it; the message says what is missing.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, key: str) -> None:
         self._above = _own_group()
-        self._group = _group_of(self._above, run)
+        self._group = _group_of(self._above, key)
         self._map = _made_map()
         self._links: list[int] = []
         try:
             self._group.mkdir(exist_ok=True)
             group = os.open(self._group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                for key in (_INGRESS, _EGRESS):
-                    program = _loaded(self._map, key)
+                for direction in (_INGRESS, _EGRESS):
+                    program = _loaded(self._map, direction)
                     try:
-                        wanted = struct.pack("=IIII", program, group, key, 0)
+                        wanted = struct.pack("=IIII", program, group, direction, 0)
                         self._links.append(_bpf(_LINK_CREATE, wanted))
                     finally:
                         os.close(program)
@@ -130,14 +130,14 @@ class GroupCounters:
             self._map = None
 
 
-def remove_group(run: str) -> None:
-    """Remove the group of a run whose executor was killed, if there is one."""
+def remove_group(key: str) -> None:
+    """Remove the group of one side of a run whose executor was killed, if there is one."""
     with suppress(RunError, OSError):
-        _group_of(_own_group(), run).rmdir()
+        _group_of(_own_group(), key).rmdir()
 
 
-def _group_of(above: Path, run: str) -> Path:
-    return above / f"skyhop-{run}"
+def _group_of(above: Path, key: str) -> Path:
+    return above / f"skyhop-{key}"
 
 
 @functools.cache

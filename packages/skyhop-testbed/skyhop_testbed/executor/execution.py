@@ -85,8 +85,8 @@ def execute(directory: Path, clock: Clock) -> None:
 
 def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write the result of a run whose executor was killed."""
-    launcher(assignment.backend, clock).clean(assignment.run)
-    cgroup_traffic.remove_group(assignment.run)
+    launcher(assignment.backend, clock).clean(assignment.key)
+    cgroup_traffic.remove_group(assignment.key)
     killed = Result(state=State.FAILED, reason=Reason.KILLED)
     finish(directory, assignment, journal, killed, clock)
 
@@ -220,7 +220,7 @@ class _Execution:
         if assignment.network is not Network.HOST or assignment.backend is not Backend.PROCESS:
             return
         with suppress(RunError):
-            self._group = cgroup_traffic.CountedGroup(assignment.run)
+            self._group = cgroup_traffic.CountedGroup(assignment.key)
             self._group.join()
             text = str(self._group.map_id).encode()
             write_durably(self._directory / cgroup_traffic.FILE, text)

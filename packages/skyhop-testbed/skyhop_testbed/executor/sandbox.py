@@ -81,12 +81,12 @@ class ProgramEnd:
     failed: str | None = None
 
 
-def user_of(run: str) -> int:
-    """Return the uid of a run's program under a root executor.
+def user_of(key: str) -> int:
+    """Return the uid of the program of one side of a run under a root executor.
 
-    Each run has its own uid, which owns no other files.
+    Each side has its own uid, which owns no other files.
     """
-    return _FIRST_USER + zlib.crc32(run.encode()) % _USERS
+    return _FIRST_USER + zlib.crc32(key.encode()) % _USERS
 
 
 class Sandbox:

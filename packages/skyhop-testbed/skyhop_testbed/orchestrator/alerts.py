@@ -17,7 +17,7 @@ from skyhop_testbed.api import Alert
 from skyhop_testbed.orchestrator import access, accounts, runs
 from skyhop_testbed.orchestrator.request_context import RequestContext
 from skyhop_testbed.store.tables import alert, credential, delivery, node, webhook
-from skyhop_testbed.words import AlertKind
+from skyhop_testbed.words import AlertKind, UpdateState
 
 _S_NS = 1_000_000_000
 _DAY_NS = 86_400 * _S_NS
@@ -28,6 +28,11 @@ _MOST_WAITING = 10_000
 """Upper limit on messages that webhooks have not taken yet; further ones are not made."""
 _AUTHORITY_DAYS = 180.0
 """Time in days that the rotation of the authority may take in all nodes."""
+_BAD_UPDATES = (UpdateState.FAILED, UpdateState.WENT_BACK, UpdateState.REFUSED)
+_BETWEEN = (UpdateState.WAITING, UpdateState.LOADING, UpdateState.READY, UpdateState.TRIAL)
+"""States of a release's next attempt, which end no alert."""
+_LONGEST_WHY = 300
+"""Upper limit on the characters of an agent's sentence in an alert."""
 FAILED_ROUNDS, FAILED_PAGES = 3, 3
 """Number of failures in a row from which on housekeeping and the pages' process are an alert."""
 
@@ -131,6 +136,12 @@ def _of_health(ctx: RequestContext, name: str, health: dict[str, object]) -> Ite
         is_bad = True if abs(off_ms) > limit_ms else None if abs(off_ms) > limit_ms / 2 else False
         said = f"{name}: its clock is {off_ms:+.0f} ms off"
         yield Finding(AlertKind.NODE_CLOCK, name, is_bad, said)
+    update = health.get("update")
+    told = update if isinstance(update, dict) else {}
+    state = str(told.get("state", ""))
+    is_bad = True if state in _BAD_UPDATES else None if state in _BETWEEN else False
+    said = f"{name}: {str(told.get('why', ''))[:_LONGEST_WHY]}"
+    yield Finding(AlertKind.NODE_UPDATE, name, is_bad, said)
 
 
 def _disk(ctx: RequestContext, name: str, free_bytes: float) -> Finding:
@@ -171,13 +182,16 @@ def update(ctx: RequestContext, found: Iterable[Finding]) -> None:
         elif row is not None and each.is_bad is not None:
             _judge(ctx, row, is_bad=each.is_bad)
     for row in opened.values():
-        # A silent node's disk and clock are not known; all else is of nodes that were deleted.
+        # The disk, clock and release of a silent node are not known. All other alerts that are left
+        # are of nodes that were deleted.
         if row["kind"] not in _UNKNOWN_IF_SILENT or not _exists(ctx, row["subject"]):
             _clear(ctx, row)
     ctx.execute(sa.delete(alert).where(alert.c.cleared_ns < ctx.now_ns - _KEPT_NS))
 
 
-_UNKNOWN_IF_SILENT = (AlertKind.NODE_DISK.value, AlertKind.NODE_CLOCK.value)
+_UNKNOWN_IF_SILENT = tuple(
+    kind.value for kind in (AlertKind.NODE_DISK, AlertKind.NODE_CLOCK, AlertKind.NODE_UPDATE)
+)
 
 
 def _exists(ctx: RequestContext, name: str) -> bool:

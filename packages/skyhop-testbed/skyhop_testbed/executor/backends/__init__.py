@@ -55,8 +55,8 @@ class Launcher(Protocol):
             RunError: the program cannot be started.
         """
 
-    def clean(self, run: str) -> None:
-        """Remove what is left of a run whose executor was killed."""
+    def clean(self, key: str) -> None:
+        """Remove what is left of one side of a run whose executor was killed."""
 
 
 def launcher(backend: Backend, clock: Clock) -> Launcher:

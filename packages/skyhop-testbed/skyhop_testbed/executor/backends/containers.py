@@ -103,17 +103,17 @@ class Containers:
             return f"{self.name} is installed but does not work: {why}"
         return None
 
-    def user(self, run: str) -> str | None:
+    def user(self, key: str) -> str | None:
         """Return `UID:GID` for a container's program.
 
         `None` keeps the container's root, which is an unprivileged user outside the container.
         """
-        return f"{user_of(run)}:{user_of(run)}" if os.geteuid() == 0 else None
+        return f"{user_of(key)}:{user_of(key)}" if os.geteuid() == 0 else None
 
     def command(self, assignment: Assignment, work: Path) -> list[str]:
         """Return the command line that runs a container in the foreground."""
         limits = assignment.limits
-        words = [self.name, "run", "--rm", "--init", "--name", container_of(assignment.run)]
+        words = [self.name, "run", "--rm", "--init", "--name", container_of(assignment.key)]
         for label, value in _labels(assignment.run, assignment.job).items():
             words += ["--label", f"{label}={value}"]
         if assignment.signals is not None:
@@ -125,7 +125,7 @@ class Containers:
         for kind, most in _ulimits(limits).items():
             words += ["--ulimit", f"{kind}={most}:{most}"]
         words += self.extra
-        user = self.user(assignment.run)
+        user = self.user(assignment.key)
         if user is not None:
             words += ["--user", user]
         # Variables are in a file, as any user of this machine can read a command line.
@@ -136,7 +136,7 @@ class Containers:
         """Return the options of a container's network."""
         if assignment.network is not Network.INTERNET:
             return ["--network", assignment.network.value]
-        anchor = anchor_of(container_of(assignment.run))
+        anchor = anchor_of(container_of(assignment.key))
         resolver = f"{_resolver_file(work)}:/etc/resolv.conf:ro"
         return ["--network", f"container:{anchor}", "--volume", resolver]
 
@@ -157,14 +157,14 @@ class Containers:
         lines = "".join(f"{name}={value}\n" for name, value in sorted(environment.items()))
         write_durably(_environment_file(work), lines.encode(), mode=0o600)
         if os.geteuid() == 0:
-            chown_tree(work, user_of(assignment.run))
+            chown_tree(work, user_of(assignment.key))
         command = self.command(assignment, work)
         begin = None
         if assignment.network is Network.INTERNET and attach_device is not None:
             write_durably(_resolver_file(work), user_network.RESOLVER_FILE.encode())
             begin = partial(self._start_anchor, assignment, attach_device)
-        run, clock = assignment.run, self._clock
-        return Container(self.name, command, run, output, clock=clock, start_anchor=begin)
+        key, clock = assignment.key, self._clock
+        return Container(self.name, command, key, output, clock=clock, start_anchor=begin)
 
     def _start_anchor(self, assignment: Assignment, attach_device: AttachDevice) -> int:
         options = [*self.extra]
@@ -172,7 +172,7 @@ class Containers:
             options += ["--label", f"{label}={value}"]
         for kind, most in _ulimits(assignment.limits).items():
             options += ["--ulimit", f"{kind}={most}:{most}"]
-        container, image = container_of(assignment.run), assignment.image or ""
+        container, image = container_of(assignment.key), assignment.image or ""
         return start_anchor(
             self.name,
             container,
@@ -182,10 +182,10 @@ class Containers:
             attach_device=attach_device,
         )
 
-    def clean(self, run: str) -> None:
-        """Remove the container of a run, if there is one."""
+    def clean(self, key: str) -> None:
+        """Remove the container of one side of a run, if there is one."""
         if shutil.which(self.name) is not None:
-            _remove(self.name, _names(run, has_anchor=True))
+            _remove(self.name, _names(key, has_anchor=True))
 
 
 class Container:
@@ -197,7 +197,7 @@ class Container:
     Args:
         program: podman or docker.
         command: command line of the client.
-        run: id of the run.
+        key: key of the side of the run.
         output: descriptors for standard output and error.
         clock: time and waiting.
         start_anchor: starts the container of the network, and returns its pid.
@@ -210,14 +210,14 @@ class Container:
         self,
         program: str,
         command: list[str],
-        run: str,
+        key: str,
         output: tuple[int, int],
         *,
         clock: Clock,
         start_anchor: Callable[[], int] | None = None,
     ) -> None:
-        self._program, self._run, self._clock = program, run, clock
-        self._names = _names(run, has_anchor=start_anchor is not None)
+        self._program, self._key, self._clock = program, key, clock
+        self._names = _names(key, has_anchor=start_anchor is not None)
         # Podman detaches a container's processes. The executor adopts them, so that it can count
         # them.
         linux.adopt_orphans()
@@ -260,7 +260,7 @@ class Container:
 
     def terminate(self) -> None:
         """Send SIGTERM to the container's program."""
-        _quietly([self._program, "kill", "--signal", "TERM", container_of(self._run)])
+        _quietly([self._program, "kill", "--signal", "TERM", container_of(self._key)])
 
     def kill(self) -> None:
         """Remove the container with all its processes, and wait for the client to exit."""
@@ -382,9 +382,9 @@ def _within(kind: int, wanted: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-def container_of(run: str) -> str:
-    """Return the name of a run's container."""
-    return f"{LABEL}_{run}"
+def container_of(key: str) -> str:
+    """Return the name of the container of one side of a run."""
+    return f"{LABEL}_{key}"
 
 
 def _labels(run: str, job: str) -> dict[str, str]:
@@ -392,9 +392,9 @@ def _labels(run: str, job: str) -> dict[str, str]:
     return {f"{LABEL}.run": run, f"{LABEL}.job": job, "leotest": "true", "runid": run, "jobid": job}
 
 
-def _names(run: str, *, has_anchor: bool) -> list[str]:
-    """Return the names of a run's containers, in the order of their removal."""
-    own = container_of(run)
+def _names(key: str, *, has_anchor: bool) -> list[str]:
+    """Return the names of a side's containers, in the order of their removal."""
+    own = container_of(key)
     return [own, anchor_of(own)] if has_anchor else [own]
 
 

@@ -13,6 +13,6 @@ class Docker(Containers):
     name = "docker"
     needs_root = True
 
-    def user(self, run: str) -> str | None:
+    def user(self, key: str) -> str | None:
         """Return the container's user; never root, who would own the files that it writes."""
-        return super().user(run) or f"{os.getuid()}:{os.getgid()}"
+        return super().user(key) or f"{os.getuid()}:{os.getgid()}"

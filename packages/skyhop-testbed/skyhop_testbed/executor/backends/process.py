@@ -39,7 +39,7 @@ class Process:
         attach_device: AttachDevice | None,
     ) -> Sandbox:
         """Start the run's program in a new sandbox."""
-        user = user_of(assignment.run) if os.geteuid() == 0 else None
+        user = user_of(assignment.key) if os.geteuid() == 0 else None
         command = command_of(assignment, work)
         is_live = assignment.command is None and assignment.engine == "live"
         seen = sandbox_fs.system_mounts()
@@ -64,7 +64,7 @@ class Process:
         )
         return Sandbox(plan, user, output, attach_device)
 
-    def clean(self, run: str) -> None:
+    def clean(self, key: str) -> None:
         """Do nothing: the kernel ends the namespaces with their processes."""
 
 

@@ -59,7 +59,7 @@ pub struct NetworkStep {
     pub from: Instant,
     /// End of the step; [`Instant::NEVER`] if the geometry stands still.
     pub until: Instant,
-    /// Routes to each of the request's destinations.
+    /// Routes to each of the request's destinations; with several ways, all ways to the first destination come first.
     pub routes: Arc<[RoutesTo]>,
     /// Satellites that each site can use, in ascending order: those in view that have not failed.
     pub sights: Vec<Vec<Sight>>,

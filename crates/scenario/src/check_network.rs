@@ -3,6 +3,7 @@
 use skyhop_app::{App, Predicted};
 use skyhop_model::Compat;
 use skyhop_path::MOST_STEPS;
+use skyhop_path::routing::MOST_WAYS;
 use skyhop_units::{QueueLimit, Rate};
 
 use crate::ScenarioError;
@@ -41,7 +42,7 @@ impl NamedScenario {
             let remedy = ("network.interval", "steps", "lengthen it, shorten run.duration");
             self.within(remedy, steps, MOST_STEPS)?;
         }
-        self.check_snapshots(network)?;
+        self.check_routing(network)?;
         for (key, keys) in hops(network) {
             self.check_hop(&format!("network.{key}"), keys)?;
         }
@@ -54,9 +55,16 @@ impl NamedScenario {
         }
     }
 
-    /// Check that routes are computed at the ends of snapshots.
-    fn check_snapshots(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
-        let Routing::Snapshot(keys) = &network.routing else { return Ok(()) };
+    /// Check that routes are computed at the ends of snapshots, and the number of ways.
+    fn check_routing(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
+        let keys = match &network.routing {
+            Routing::Snapshot(keys) => keys,
+            Routing::EqualCost(keys) if !(1..=MOST_WAYS).contains(&keys.ways) => {
+                let what = format!("is {}; expected 1 to {MOST_WAYS}", keys.ways);
+                return Err(self.key_error("network.routing.ways", what));
+            }
+            _ => return Ok(()),
+        };
         let key = "network.routing.every";
         match network.interval.0 {
             None => {

@@ -34,7 +34,7 @@ pub use path::{
     AccessKeys, AccessPath, ConstellationPath, FixedPath, JitterKeys, PathKind, PathSection,
     TracePath,
 };
-pub use routing::{Routing, RoutingTableKeys, SnapshotKeys};
+pub use routing::{EqualCostKeys, Routing, RoutingTableKeys, SnapshotKeys};
 
 /// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -204,3 +204,28 @@ def test_the_report_counts_cells_by_their_height(skyhop: Skyhop, tmp_path: Path)
     assert "68 flows" in done.stdout
     page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text()
     assert "kuiper-630-hypatia, cells of 20 deg" in page
+
+
+def test_equal_cost_spreads_the_flows_of_a_pair(tmp_path: Path) -> None:
+    network = {
+        "constellation": "kuiper-630-hypatia",
+        "compat": "hypatia",
+        "sites": ["London", "New York"],
+        "interval": "never",
+    }
+    flow = {"between": ["London", "New York"], "cc": "reno", "bytes": "20 kB", "count": 12}
+
+    def base_rtts_us(routing: object) -> set[int]:
+        scenario = {
+            "network": {**network, "routing": routing},
+            "flow": [flow],
+            "run": {"duration": "1 s"},
+        }
+        run = skyhop_package.sim(scenario, tmp_path / "run", force=True)
+        return {flow["base_rtt_mean_us"] for flow in run.summary["flows"]}
+
+    shortest = base_rtts_us("shortest")
+    spread = base_rtts_us({"kind": "equal-cost", "slack": "1 ms"})
+    assert len(shortest) == 1
+    assert len(spread) > 1
+    assert min(spread) >= min(shortest)

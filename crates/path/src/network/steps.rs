@@ -208,7 +208,10 @@ impl NetworkSteps {
                 up: (0..).zip(&routes.up).map(up).collect(),
             }
         };
-        self.request.destinations.iter().zip(self.routes.iter()).map(usable).collect()
+        let ways = self.request.routing.ways() as usize;
+        let each_way = |destination| std::iter::repeat_n(destination, ways);
+        let destinations = self.request.destinations.iter().flat_map(each_way);
+        destinations.zip(self.routes.iter()).map(usable).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Routings of a network, which choose the next hop of packets at every node: one file each, and the table [`ROUTINGS`].
 
+mod equal_cost;
 mod shortest;
 mod snapshot;
 mod table;
@@ -11,6 +12,7 @@ use crate::handover::Link;
 use crate::network::NetworkRequest;
 use crate::request::PathError;
 use crate::route::Graph;
+use equal_cost::EqualCost;
 use shortest::Shortest;
 use snapshot::Snapshot;
 use table::Table;
@@ -26,12 +28,29 @@ pub enum RoutingKind {
     Snapshot(Duration),
     /// Rows of a table that never changes.
     Table(Vec<NextHop>),
+    /// Routes over neighbours with which the least delay is longer by at most `slack`, in several ways to each destination.
+    EqualCost {
+        /// Largest difference to the least delay from a node, for its choice among its neighbours.
+        slack: Duration,
+        /// Number of ways to each destination, among which flows are spread.
+        ways: u32,
+    },
+}
+
+/// Largest number of ways to each destination: each has a table of its own.
+pub const MOST_WAYS: u32 = 64;
+
+/// Way of a flow, from 0 to less than `ways`, by a hash of the flow's number.
+#[inline]
+pub fn way_of(flow: u32, ways: u32) -> u32 {
+    // Knuth's multiplicative hash; its upper bits depend on all bits of the number.
+    ((u64::from(flow.wrapping_mul(0x9e37_79b1)) * u64::from(ways)) >> 32) as u32
 }
 
 /// Entry of the table of routings.
 #[derive(Debug, Clone, Copy)]
 pub struct RoutingEntry {
-    /// Name in scenarios.
+    /// Name of the routing in scenarios.
     pub name: &'static str,
     /// Summary for users, in one line.
     pub summary: &'static str,
@@ -40,7 +59,7 @@ pub struct RoutingEntry {
 }
 
 /// Table of all routings by their names.
-pub const ROUTINGS: [RoutingEntry; 3] = [
+pub const ROUTINGS: [RoutingEntry; 4] = [
     RoutingEntry {
         name: "shortest",
         summary: "the route of the least delay, computed every `interval`",
@@ -55,6 +74,11 @@ pub const ROUTINGS: [RoutingEntry; 3] = [
         name: "table",
         summary: "the routes of a file, which never change",
         example: |request| RoutingKind::Table(rows_at_start(request)),
+    },
+    RoutingEntry {
+        name: "equal-cost",
+        summary: "flows are spread over routes whose delay is the least within `slack` at each node",
+        example: |_| RoutingKind::EqualCost { slack: Duration::from_millis(1), ways: 3 },
     },
 ];
 
@@ -87,6 +111,19 @@ impl RoutingKind {
             Self::Snapshot(Duration::ZERO) => Err(PathError::NoTime { what: "snapshot" }),
             Self::Snapshot(_) => Ok(()),
             Self::Table(rows) => table::check(rows, counts),
+            Self::EqualCost { ways: 1..=MOST_WAYS, .. } => Ok(()),
+            Self::EqualCost { ways, .. } => Err(PathError::Option {
+                what: format!("routes in {ways} ways"),
+                expected: "1 to 64 ways",
+            }),
+        }
+    }
+
+    /// Number of ways to each destination.
+    pub fn ways(&self) -> u32 {
+        match self {
+            Self::EqualCost { ways, .. } => *ways,
+            Self::Shortest | Self::Snapshot(_) | Self::Table(_) => 1,
         }
     }
 
@@ -97,11 +134,12 @@ impl RoutingKind {
             Self::Shortest => Box::new(Shortest::new(threads)),
             Self::Snapshot(every) => Box::new(Snapshot::new(*every, threads)),
             Self::Table(rows) => Box::new(Table::new(rows, &request.destinations, counts)),
+            Self::EqualCost { slack, ways } => Box::new(EqualCost::new(*slack, *ways)),
         }
     }
 }
 
-/// Routes to one destination.
+/// Routes to one destination, in one way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoutesTo {
     /// Next node of each satellite: a neighbour; the satellite itself if it sends to the destination directly; `None`
@@ -137,11 +175,27 @@ impl NetworkView<'_> {
         let mut edges = self.graph.edges(from).iter();
         edges.find(|edge| edge.to == to && edge.is_open()).map(|edge| edge.weight)
     }
+
+    /// Delay of the route between two sites that begins at the satellite `first` and has no loop, in seconds; `None` if
+    /// one of its hops does not exist now.
+    fn delay_s(&self, next: &[Option<u32>], [from, to]: [usize; 2], first: u32) -> Option<f64> {
+        let mut satellite = first;
+        let mut total_s = self.link_delay_s(from, first)?;
+        loop {
+            let following = next[satellite as usize]?;
+            if following == satellite {
+                return Some(total_s + self.link_delay_s(to, satellite)?);
+            }
+            total_s += self.laser_delay_s(satellite, following)?;
+            satellite = following;
+        }
+    }
 }
 
 /// Choice of the routes to all destinations.
 pub(crate) trait Routing: Send {
-    /// Return the routes to each destination that hold from now on; `None` if those before hold on.
+    /// Return the routes to each destination that hold from now on, all ways to the first destination first; `None` if
+    /// those before hold on.
     fn routes(&mut self, view: &NetworkView<'_>) -> Option<Vec<RoutesTo>>;
 
     /// Whether new routes have only hops that exist when they are chosen.

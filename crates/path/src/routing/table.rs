@@ -59,7 +59,7 @@ impl Routing for Table {
         let with_delays = |(destination, routes): (&u32, &RoutesTo)| {
             let up = |(site, up): (usize, &Option<(u32, Duration)>)| {
                 let (first, _) = (*up)?;
-                let delay_s = delay_s(view, &routes.next, [site, *destination as usize], first)?;
+                let delay_s = view.delay_s(&routes.next, [site, *destination as usize], first)?;
                 Some((first, Duration::from_secs_f64(delay_s)))
             };
             RoutesTo { next: routes.next.clone(), up: (0..).zip(&routes.up).map(up).collect() }
@@ -69,26 +69,6 @@ impl Routing for Table {
 
     fn uses_existing_hops(&self) -> bool {
         false
-    }
-}
-
-/// Delay of the route between two sites that begins at the satellite `first`; `None` if a hop of it does not exist now.
-fn delay_s(
-    view: &NetworkView<'_>,
-    next: &[Option<u32>],
-    [from, to]: [usize; 2],
-    first: u32,
-) -> Option<f64> {
-    let mut satellite = first;
-    let mut total_s = view.link_delay_s(from, first)?;
-    // A checked table has no loop.
-    loop {
-        let following = next[satellite as usize]?;
-        if following == satellite {
-            return Some(total_s + view.link_delay_s(to, satellite)?);
-        }
-        total_s += view.laser_delay_s(satellite, following)?;
-        satellite = following;
     }
 }
 

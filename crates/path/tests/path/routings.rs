@@ -5,7 +5,7 @@ use skyhop_model::Compat;
 use skyhop_path::Place;
 use skyhop_path::failures::{Failure, Part};
 use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps};
-use skyhop_path::routing::{NextHop, Node, ROUTINGS, RoutingKind};
+use skyhop_path::routing::{NextHop, Node, ROUTINGS, RoutingKind, way_of};
 use skyhop_path::topology::grid_links;
 use skyhop_units::{Duration, Instant};
 
@@ -30,8 +30,11 @@ fn check(request: &NetworkRequest, step: &NetworkStep) {
     let sees = |site: usize, satellite: u32| {
         step.sights[site].iter().any(|sight| sight.satellite == satellite)
     };
-    assert_eq!(step.routes.len(), request.destinations.len());
-    for (destination, routes) in request.destinations.iter().zip(step.routes.iter()) {
+    let ways = request.routing.ways() as usize;
+    assert_eq!(step.routes.len(), request.destinations.len() * ways);
+    let each_way = |destination| std::iter::repeat_n(destination, ways);
+    let destinations = request.destinations.iter().flat_map(each_way);
+    for (destination, routes) in destinations.zip(step.routes.iter()) {
         assert_eq!((routes.next.len(), routes.up.len()), (SATELLITES, request.sites.len()));
         for (satellite, next) in (0..).zip(&routes.next) {
             match *next {
@@ -88,7 +91,9 @@ proptest! {
 fn every_routing_has_a_name_and_a_summary_of_its_own_and_begins_with_the_shortest_routes() {
     let request = network(&[(40.0, -74.0), (51.5, 0.0), (-33.9, 151.2)]);
     let shortest = steps(&request, 1, 1);
-    for (place, entry) in ROUTINGS.iter().enumerate() {
+    for (place, entry) in
+        ROUTINGS.iter().enumerate().filter(|(_, entry)| entry.name != "equal-cost")
+    {
         assert!(
             ROUTINGS[..place]
                 .iter()
@@ -156,5 +161,69 @@ fn tables_with_loops_or_unknown_nodes_are_refused() {
     );
     for row in [(Satellite(192), 0, 1), (Site(2), 0, 1), (Site(0), 2, 1), (Site(0), 1, 192)] {
         assert!(of(&[row]).unwrap_err().contains("the table has the row"), "{row:?}");
+    }
+}
+
+#[test]
+fn ways_of_equal_cost_differ_and_are_as_long_as_the_slack_allows() {
+    let request = network(&[(40.0, -74.0), (51.5, 0.0), (-33.9, 151.2)]);
+    let shortest = &steps(&request, 1, 1)[0];
+    let (slack, ways) = (Duration::from_micros(500), 16);
+    let routing = RoutingKind::EqualCost { slack, ways };
+    let step = &steps(&NetworkRequest { routing, ..request.clone() }, 1, 1)[0];
+    let ways = ways as usize;
+    let mut longer = 0;
+    for to in 0..3 {
+        for from in (0..3).filter(|from| *from != to) {
+            let (_, least) = shortest.routes[to].up[from].unwrap();
+            for way in 0..ways {
+                let routes = &step.routes[to * ways + way];
+                let (first, delay) = routes.up[from].unwrap();
+                let mut hops = 1;
+                let mut here = first;
+                while let Some(next) = routes.next[here as usize].filter(|next| *next != here) {
+                    here = next;
+                    hops += 1;
+                }
+                assert_eq!(
+                    routes.next[here as usize],
+                    Some(here),
+                    "the route ends at the destination"
+                );
+                assert!(delay.as_nanos() + 2 >= least.as_nanos());
+                assert!(delay <= least + slack * (hops + 1), "{delay} {least} {hops}");
+                longer += u32::from(delay > least + Duration::from_micros(1));
+            }
+        }
+    }
+    assert!(longer > 0, "flows are spread over longer routes as well");
+    let different = |to: usize| {
+        (1..ways).filter(|way| step.routes[to * ways] != step.routes[to * ways + way]).count()
+    };
+    assert!((0..3).all(|to| different(to) > ways / 2));
+    // Without slack, every way has the least delay.
+    let routing = RoutingKind::EqualCost { slack: Duration::ZERO, ways: 2 };
+    let step = &steps(&NetworkRequest { routing, ..request }, 1, 1)[0];
+    for to in 0..3 {
+        for from in (0..3).filter(|from| *from != to) {
+            let (ours, least) =
+                (step.routes[2 * to].up[from].unwrap().1, shortest.routes[to].up[from].unwrap().1);
+            assert!(ours.as_nanos().abs_diff(least.as_nanos()) <= 2);
+        }
+    }
+}
+
+#[test]
+fn flows_are_spread_evenly_over_ways() {
+    for ways in [1, 2, 7, 64] {
+        let mut counts = vec![0_u32; ways as usize];
+        for flow in 0..10_000 {
+            counts[way_of(flow, ways) as usize] += 1;
+        }
+        let expected = 10_000 / ways;
+        assert!(
+            counts.iter().all(|count| count.abs_diff(expected) <= expected / 4),
+            "{ways} {counts:?}"
+        );
     }
 }

@@ -31,6 +31,9 @@ impl NamedScenario {
         match routing {
             Routing::Shortest => Ok(RoutingKind::Shortest),
             Routing::Snapshot(keys) => Ok(RoutingKind::Snapshot(keys.every)),
+            Routing::EqualCost(keys) => {
+                Ok(RoutingKind::EqualCost { slack: keys.slack, ways: keys.ways })
+            }
             Routing::Table(keys) => self.next_hops(&keys.file, network).map(RoutingKind::Table),
         }
     }

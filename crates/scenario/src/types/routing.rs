@@ -25,6 +25,9 @@ pub enum Routing {
     Snapshot(SnapshotKeys),
     /// Routes of a file, which never change. A packet without a row, or whose next hop does not exist, is lost.
     Table(RoutingTableKeys),
+    /// Routes among which flows are spread: each node chooses among the neighbours that are nearer to the destination, and
+    /// over which the least delay is longer by at most `slack`.
+    EqualCost(EqualCostKeys),
 }
 
 impl Kinds for Routing {
@@ -36,6 +39,20 @@ impl Kinds for Routing {
 pub struct SnapshotKeys {
     /// Time for which the routes of a moment hold, at least `network.interval`. Required.
     pub every: Duration,
+}
+
+/// Keys of `network.routing` with kind = "equal-cost".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EqualCostKeys {
+    /// Largest difference to the least delay, for the choice of each node. Required.
+    pub slack: Duration,
+    /// Number of ways to each destination, 1 to 64; a hash of a flow's number chooses its way.
+    #[serde(default = "eight")]
+    pub ways: u32,
+}
+
+const fn eight() -> u32 {
+    8
 }
 
 /// Keys of `network.routing` with kind = "table".

@@ -326,7 +326,7 @@ fn what_does_not_go_with_a_network_is_refused_in_one_sentence() {
         ),
         (
             "routing = \"long\"",
-            "x.toml: network.routing.kind: unknown variant `long`, expected one of `shortest`, `snapshot`, `table`",
+            "x.toml: network.routing.kind: unknown variant `long`, expected one of `shortest`, `snapshot`, `table`, `equal-cost`",
         ),
         ("lasers.rate = \"0 Mbit/s\"", "x.toml: network.lasers.rate: is 0; expected a rate"),
         (

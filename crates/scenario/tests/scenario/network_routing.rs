@@ -34,6 +34,8 @@ fn a_routing_is_a_name_or_a_table() {
     let snapshot = serde_json::json!({ "kind": "snapshot", "every": "15 s" });
     let expected = (RoutingKind::Snapshot(Duration::from_secs(15)), snapshot);
     assert_eq!(of("{ kind = \"snapshot\", every = \"15 s\" }"), expected);
+    let (spread, _) = of("{ kind = \"equal-cost\", slack = \"1 ms\" }");
+    assert_eq!(spread, RoutingKind::EqualCost { slack: Duration::from_millis(1), ways: 8 });
 }
 
 #[test]
@@ -100,6 +102,10 @@ fn a_file_has_the_next_hops() {
 #[test]
 fn wrong_routings_are_refused_in_one_sentence() {
     for (routing, expected) in [
+        (
+            "{ kind = \"equal-cost\", slack = \"1 ms\", ways = 65 }",
+            "network.routing.ways: is 65; expected 1 to 64",
+        ),
         ("\"longest\"", "network.routing.kind: unknown variant `longest`"),
         ("\"snapshot\"", "network.routing: missing field `every`"),
         (

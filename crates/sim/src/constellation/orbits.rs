@@ -4,11 +4,14 @@ use skyhop_experiment::NetworkPlan;
 use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};
 use skyhop_path::PathError;
 use skyhop_path::network::{NetworkStep, NetworkSteps};
-use skyhop_path::routing::RoutesTo;
+use skyhop_path::routing::{RoutesTo, way_of};
 use skyhop_units::{Duration, Instant};
 
-/// Next hops of a step: those towards site 0, then those towards site 1, …; empty for a site to which no packets go.
+/// Next hops of a step: those of all ways towards site 0, then those towards site 1, …; empty for a site to which no
+/// packets go.
 pub(crate) struct NextHops {
+    /// Number of ways to each site.
+    ways: u32,
     /// Ports of the satellites.
     ports: Vec<Box<[Port]>>,
     /// Satellites that the sites send to.
@@ -17,13 +20,24 @@ pub(crate) struct NextHops {
 
 impl Routes for NextHops {
     #[inline]
-    fn port(&self, satellite: u32, destination: u32, _flow: u32) -> Port {
-        self.ports[destination as usize][satellite as usize]
+    fn port(&self, satellite: u32, destination: u32, flow: u32) -> Port {
+        self.ports[self.place(destination, flow)][satellite as usize]
     }
 
     #[inline]
-    fn up(&self, site: u32, destination: u32, _flow: u32) -> u32 {
-        self.up[destination as usize][site as usize]
+    fn up(&self, site: u32, destination: u32, flow: u32) -> u32 {
+        self.up[self.place(destination, flow)][site as usize]
+    }
+}
+
+impl NextHops {
+    /// Place of the way on which a flow's packets go to a site.
+    #[inline]
+    fn place(&self, destination: u32, flow: u32) -> usize {
+        match self.ways {
+            1 => destination as usize,
+            ways => (destination * ways + way_of(flow, ways)) as usize,
+        }
     }
 }
 
@@ -31,6 +45,8 @@ impl Routes for NextHops {
 pub(crate) struct Orbits {
     steps: NetworkSteps,
     destinations: Vec<u32>,
+    /// Number of ways to each destination.
+    ways: u32,
     sites: usize,
     /// Far ends of the lasers of each satellite, in the order of their ports.
     neighbours: Vec<Box<[u32]>>,
@@ -54,6 +70,7 @@ impl Orbits {
         let mut orbits = Self {
             steps: NetworkSteps::new(plan.request.clone(), threads)?,
             destinations: plan.request.destinations.clone(),
+            ways: plan.request.routing.ways(),
             sites: layout.sites as usize,
             neighbours: neighbours(layout),
             duration: plan.request.duration,
@@ -74,14 +91,18 @@ impl Orbits {
     fn next_view(&mut self) -> View<NextHops> {
         let step = self.steps.step();
         self.add_base_rtts(&step);
+        let (ways, all) = (self.ways as usize, self.sites * self.ways as usize);
         let mut next_hops = NextHops {
-            ports: vec![Box::default(); self.sites],
-            up: vec![Box::default(); self.sites],
+            ways: self.ways,
+            ports: vec![Box::default(); all],
+            up: vec![Box::default(); all],
         };
-        for (destination, routes) in self.destinations.iter().zip(step.routes.iter()) {
-            next_hops.ports[*destination as usize] = self.ports(routes);
+        let places = self.destinations.iter().map(|destination| *destination as usize * ways);
+        let places = places.flat_map(|first| first..first + ways);
+        for (place, routes) in places.zip(step.routes.iter()) {
+            next_hops.ports[place] = self.ports(routes);
             let satellite = |up: &Option<(u32, Duration)>| up.map_or(NO_SATELLITE, |up| up.0);
-            next_hops.up[*destination as usize] = routes.up.iter().map(satellite).collect();
+            next_hops.up[place] = routes.up.iter().map(satellite).collect();
         }
         View {
             from: step.from,
@@ -92,14 +113,17 @@ impl Orbits {
     }
 
     fn add_base_rtts(&mut self, step: &NetworkStep) {
-        let delay = |from: u32, to: u32| {
-            let routes = self.destinations.binary_search(&to).ok()?;
-            step.routes[routes].up[from as usize].map(|(_, delay)| delay)
+        let delay = |from: u32, to: u32, way: u32| {
+            let place = self.destinations.binary_search(&to).ok()? * self.ways as usize;
+            step.routes[place + way as usize].up[from as usize].map(|(_, delay)| delay)
         };
         let end = step.until.min(Instant::START + self.duration);
         let lasts_ns = u128::from(end.saturating_since(step.from).as_nanos());
-        for ([client, server], (sum_ns, lasted_ns)) in self.pairs.iter().zip(&mut self.base_rtts) {
-            if let (Some(there), Some(back)) = (delay(*client, *server), delay(*server, *client)) {
+        let flows = (0..).zip(self.pairs.iter().zip(&mut self.base_rtts));
+        for (flow, ([client, server], (sum_ns, lasted_ns))) in flows {
+            let way = way_of(flow, self.ways);
+            let delays = (delay(*client, *server, way), delay(*server, *client, way));
+            if let (Some(there), Some(back)) = delays {
                 *sum_ns += u128::from((there + back).as_nanos()) * lasts_ns;
                 *lasted_ns += lasts_ns;
             }

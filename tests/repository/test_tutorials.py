@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -13,6 +14,7 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 START = (ROOT / "docs" / "index.md").read_text("utf-8")
 STUDY = (TUTORIALS / "first-study.md").read_text("utf-8")
 MEASURED = (TUTORIALS / "measured-path.md").read_text("utf-8")
+NETWORK = (TUTORIALS / "network.md").read_text("utf-8")
 
 
 def commands_of(page: str) -> list[list[str]]:
@@ -77,3 +79,31 @@ def test_a_measured_paths_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) 
         done = skyhop(*command)
         assert done.returncode == 0, (command, done.stderr)
     assert (tmp_path / "mine.html").stat().st_size > 100_000
+
+
+@pytest.mark.soak
+def test_the_networks_commands_run_in_order_with_its_results(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    (tmp_path / "hub.toml").write_text(file_of(NETWORK), "utf-8")
+    commands = commands_of(NETWORK)
+    assert len(commands) == 7
+    for command in commands:
+        done = skyhop(*command)
+        assert done.returncode == 0, (command, done.stderr)
+    # The page shows the table of the last command.
+    for line in NETWORK.split("starlink-shell1: 158")[1].split("```")[0].splitlines():
+        assert line.rstrip() in [printed.rstrip() for printed in done.stdout.splitlines()] or (
+            line.startswith(" of 1,584")
+        )
+    mbps = {
+        name: [
+            flow["goodput_bps"] / 1e6
+            for flow in json.loads((tmp_path / "runs" / name / "summary.json").read_text())["flows"]
+        ]
+        for name in ("hub", "wide", "lasers")
+    }
+    assert sum(mbps["hub"]) == pytest.approx(38, abs=1)
+    assert sum(mbps["wide"]) == pytest.approx(38, abs=1)
+    assert mbps["lasers"] == pytest.approx([19] * 5, abs=0.2)
+    assert (tmp_path / "hub.gif").stat().st_size > 10_000

@@ -425,11 +425,11 @@ def _times_full(agent: Agent) -> int:
 @pytest.mark.soak
 def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> None:
     agent = made.agent("a")
+    agent.start(disk_kb=80_000)
+    _online(made)
     with made.testbed() as testbed:
         # A floor of free space would keep runs from filling the disk.
         testbed.set_policy("a", {**HOSTS_NETWORK, "free_floor_bytes": 0})
-    agent.start(disk_kb=80_000)
-    _online(made)
     assert agent.process is not None
     place = seen_by(agent.process, agent.state)
     agent.state = place

@@ -98,15 +98,18 @@ def test_changes_of_satellites_are_handovers_unless_a_route_is_missing() -> None
     assert np.isnan(handovers_per_hour(serving[:1], [0.0])).all()
 
 
-def test_cells_across_the_date_line_are_two_polygons(mesh: Mesh) -> None:
-    grid = grid_of(20.0, (0.0, 170.0, 20.0, -170.0))
+@pytest.mark.parametrize(("west", "east"), [(170.0, -170.0), (165.0, -175.0)])
+def test_cells_across_the_date_line_are_two_polygons(mesh: Mesh, west: float, east: float) -> None:
+    grid = grid_of(20.0, (0.0, west, 20.0, east))
     (feature,) = coverage_geojson(coverage_of(mesh, grid, [Place("x", 0, 0)], [0.0]))["features"]
-    first, second = feature["geometry"]["coordinates"]
-    assert {x for x, _ in first[0]} | {x for x, _ in second[0]} == {170, 180, -180, -170}
-    for (ring,) in (first, second):
-        assert ring[0] == ring[-1]
-        area = sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring)) / 2
-        assert area == 200  # counter-clockwise
+    rings = [ring for (ring,) in feature["geometry"]["coordinates"]]
+    assert len(rings) == 2
+    assert {x for ring in rings for x, _ in ring} == {west, 180, -180, east}
+    areas = [sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring)) / 2 for ring in rings]
+    # Both are counter-clockwise and closed, and together as large as the cell.
+    assert min(areas) > 0
+    assert sum(areas) == 400
+    assert all(ring[0] == ring[-1] for ring in rings)
 
 
 def test_a_satellite_below_the_horizon_is_not_in_view(mesh: Mesh) -> None:

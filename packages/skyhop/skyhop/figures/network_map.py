@@ -112,7 +112,7 @@ def _draw_nodes(ax: Axes, view: NetworkMap) -> None:
             ax.scatter(at[:, 1], at[:, 0], s=pt(ax, size), marker=marker,
                        zorder=3 + (kind == "site"), edgecolors="#333333",
                        linewidths=pt(ax, 0.5), gid=f"{kind}s",
-                       **colours)  # type: ignore[arg-type]  # fmt: skip
+                       **colours)  # fmt: skip
 
 
 def _name_sites(ax: Axes, view: NetworkMap, longitudes_deg: tuple[float, float]) -> None:
@@ -191,8 +191,8 @@ def _add_key(figure: Sheet, axes: Sequence[Axes], view: NetworkMap) -> None:
         shown, ax=list(axes), orientation="horizontal" if narrow else "vertical",
         pad=0.02, aspect=40 if narrow else 25, fraction=0.05,
     )  # fmt: skip
-    ticks = np.linspace(0.0, view.most, 5)
-    bar.set_ticks(ticks, labels=[f"{short_number(100 * tick)} %" for tick in ticks.tolist()])
+    ticks: list[float] = np.linspace(0.0, view.most, 5).tolist()
+    bar.set_ticks(ticks, labels=[f"{short_number(100 * tick)} %" for tick in ticks])
     bar.ax.tick_params(labelsize=pt(first, 8.5))
     bar.set_label("utilisation", fontsize=pt(first, 9))
     marks = [

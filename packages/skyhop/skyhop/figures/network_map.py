@@ -50,7 +50,9 @@ def draw_network_map(view: NetworkMap, width: FigureWidth = "page") -> Sheet:
     wide_in = 2.85 if width == "one-column" else 9.2
     height_in = wide_in * float(np.clip(ratio, 0.2, 0.7)) * len(halves)
     scale = {"page": 1.0, "two-column": 0.65 / 0.75, "one-column": 1 / 0.62}[width]
-    figure, axes = new_figure(height_in * scale + 1.0, [1] * len(halves), width, shared=0)
+    # A narrow figure has its colour bar below the maps.
+    around_in = 2.2 if width == "one-column" else 1.0
+    figure, axes = new_figure(height_in * scale + around_in, [1] * len(halves), width, shared=0)
     title_figure(figure, view.title)
     for ax, longitudes_deg in zip(axes, halves, strict=True):
         draw_land(ax, view.land_deg)

@@ -111,7 +111,7 @@ def coverage_of(
         if progress is not None:
             progress(row + 1, len(times_s))
     rtt_ms = np.where(np.isfinite(delays_s), 2e3 * delays_s, np.nan)
-    known = np.isfinite(rtt_ms).any(axis=0)
+    known: BoolArray = np.asarray(np.isfinite(rtt_ms).any(axis=0))
     least, median, most = (np.full(len(known), np.nan) for _ in range(3))
     if known.any():
         least[known] = np.nanmin(rtt_ms[:, known], axis=0)

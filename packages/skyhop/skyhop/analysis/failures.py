@@ -84,7 +84,7 @@ def _pairs_ms(now: MeshAt, sites: Ground, gateways: Ground | None) -> FloatArray
 
 def cost_rows(cost: Cost) -> list[dict[str, Any]]:
     """Return one row per pair, those that lose most first; unknown values are None."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place, (one, other) in enumerate(cost.pairs):
         whole, without = cost.whole_ms[:, place], cost.without_ms[:, place]
         both = np.isfinite(whole) & np.isfinite(without)

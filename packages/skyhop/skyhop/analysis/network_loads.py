@@ -108,7 +108,7 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
 
         def sums(values: FloatArray, bins: IntArray = bins) -> FloatArray:
             within = (bins >= 0) & (bins < shape[1])
-            return np.bincount(bins[within], values[within], shape[1])
+            return np.bincount(bins[within], values[within], shape[1]).astype(np.float64)
 
         arrived = sums(series.delivered_bytes)
         carried[row] = arrived * 8e-6 / lengths_s

@@ -114,7 +114,7 @@ _LOAD_COLUMNS = (
 
 
 def _links_table(loads: Loads) -> NetworkTable:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"link": channel.text, "kind": channel.kind, **_values(loads, [row])}
         for row, channel in enumerate(loads.channels)
     ]
@@ -174,7 +174,7 @@ def _cities_table(run: RunRecord, network: Network) -> NetworkTable:
     for flow in run.flow_summaries():
         for role, site in zip(_ROLES, network.ends.get(int(flow["id"]), ()), strict=False):
             found[site][role].append(flow)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"city": site, **{k: v for role in _ROLES for k, v in _of_flows(run, role, flows[role])}}
         for site, flows in found.items()
         if any(flows.values())

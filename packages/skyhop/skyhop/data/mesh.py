@@ -76,7 +76,7 @@ class Mesh:
         """Return the mesh at a time, in s after the start, without the failed satellites."""
         moment = (self.start + timedelta(seconds=at_s)).isoformat().replace("+00:00", "Z")
         positions_m = self.constellation.positions(moment)
-        works = np.isfinite(positions_m).all(axis=1)
+        works: BoolArray = np.asarray(np.isfinite(positions_m).all(axis=1))
         if failed is not None:
             works &= ~failed
         one, other = (positions_m[ends] for ends in self.lasers.T)
@@ -161,7 +161,7 @@ class MeshAt:
         while True:
             # Lasers go both ways, so that the delay from a neighbour is that to it.
             over = (delays_s[:, receivers] + of_link).min(axis=2)
-            better = np.minimum(delays_s, over)
+            better: FloatArray = np.minimum(delays_s, over)
             if (better == delays_s).all():
                 return better
             delays_s = better

@@ -51,8 +51,9 @@ def write_animation(
     """
     kind = animation_kind(output)
     # The map with the most nodes has the longest legend and the most colours.
-    fullest = _drawn(max(views, key=lambda view: len(view.nodes)))
-    pictures = _pictures(views, fullest, progress)
+    every: list[GroundView | NetworkMap] = [*views]
+    fullest = _drawn(max(every, key=lambda view: len(view.nodes)))
+    pictures = _pictures(every, fullest, progress)
     with Scratch(output.parent) as place:
         made = place / f"made.{kind}"
         if kind == "gif":
@@ -64,7 +65,7 @@ def write_animation(
 
 
 def _pictures(
-    views: Sequence[GroundView] | Sequence[NetworkMap],
+    views: Sequence[GroundView | NetworkMap],
     like: Sheet,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[Picture]:

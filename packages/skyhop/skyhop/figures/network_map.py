@@ -50,7 +50,9 @@ def draw_network_map(view: NetworkMap, width: FigureWidth = "page") -> Sheet:
     wide_in = 2.85 if width == "one-column" else 9.2
     height_in = wide_in * float(np.clip(ratio, 0.2, 0.7)) * len(halves)
     scale = {"page": 1.0, "two-column": 0.65 / 0.75, "one-column": 1 / 0.62}[width]
-    figure, axes = new_figure(height_in * scale + 1.0, [1] * len(halves), width, shared=0)
+    # A narrow figure has its colour bar below the maps.
+    around_in = 2.2 if width == "one-column" else 1.0
+    figure, axes = new_figure(height_in * scale + around_in, [1] * len(halves), width, shared=0)
     title_figure(figure, view.title)
     for ax, longitudes_deg in zip(axes, halves, strict=True):
         draw_land(ax, view.land_deg)
@@ -112,7 +114,7 @@ def _draw_nodes(ax: Axes, view: NetworkMap) -> None:
             ax.scatter(at[:, 1], at[:, 0], s=pt(ax, size), marker=marker,
                        zorder=3 + (kind == "site"), edgecolors="#333333",
                        linewidths=pt(ax, 0.5), gid=f"{kind}s",
-                       **colours)  # type: ignore[arg-type]  # fmt: skip
+                       **colours)  # fmt: skip
 
 
 def _name_sites(ax: Axes, view: NetworkMap, longitudes_deg: tuple[float, float]) -> None:
@@ -191,8 +193,8 @@ def _add_key(figure: Sheet, axes: Sequence[Axes], view: NetworkMap) -> None:
         shown, ax=list(axes), orientation="horizontal" if narrow else "vertical",
         pad=0.02, aspect=40 if narrow else 25, fraction=0.05,
     )  # fmt: skip
-    ticks = np.linspace(0.0, view.most, 5)
-    bar.set_ticks(ticks, labels=[f"{short_number(100 * tick)} %" for tick in ticks.tolist()])
+    ticks: list[float] = np.linspace(0.0, view.most, 5).tolist()
+    bar.set_ticks(ticks, labels=[f"{short_number(100 * tick)} %" for tick in ticks])
     bar.ax.tick_params(labelsize=pt(first, 8.5))
     bar.set_label("utilisation", fontsize=pt(first, 9))
     marks = [

@@ -59,7 +59,6 @@ def pairs(
 ) -> None:
     """Compute round trips between all pairs of sites."""
     import warnings
-    from functools import partial
 
     import skyhop
     from skyhop.analysis.pair_rows import pair_rows, policy_rows
@@ -80,15 +79,15 @@ def pairs(
     }  # fmt: skip
     given = {key: value for key, value in keys.items() if value is not None}
     rows, names = [], [place.name for place in places]
-    compute = partial(skyhop.all_pairs, [position_text(place) for place in places], **given)
+    positions = [position_text(place) for place in places]
     for policy in dict.fromkeys(handover or ["immediate"]):
         with Scratch() as scratch, progress_bar(f"computing {policy}") as progress:
             with warnings.catch_warnings():
                 # Notes are printed below, each once.
                 warnings.simplefilter("ignore")
-                found = compute(
-                    scratch / "pairs.parquet", duration=duration, handover=policy,
-                    progress=progress,
+                found = skyhop.all_pairs(
+                    positions, scratch / "pairs.parquet", duration=duration, progress=progress,
+                    handover=policy, **given,
                 )  # fmt: skip
             rows += pair_rows(found, policy, names)
     for note in found.notes:

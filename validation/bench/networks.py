@@ -49,7 +49,7 @@ def row(name: str, processors: int, simulated_s: float, run: SimulationResult) -
 
 
 def cities() -> Mapping[str, Any]:
-    """Return a scenario of the 100 largest cities over Kuiper's first shell, as in Hypatia's experiments."""
+    """Return a scenario of the 100 largest cities over Kuiper's first shell, as Hypatia has it."""
     link = {"rate": "10 Mbit/s", "queue": "100 packets"}
     return {
         "network": {

@@ -1,4 +1,4 @@
-"""Benchmarks: speed of start, paths, simulations, networks, studies, video, guests; lateness of live runs."""
+"""Benchmarks: speed of start, paths, simulations, studies, video, guests; lateness live."""
 
 from __future__ import annotations
 

@@ -204,10 +204,8 @@ class SimulationResult:
     """Peak memory of the process in bytes, including interpreter and libraries."""
 
 
-def run_in_process(
-    scenario: Mapping[str, Any], processors: Iterable[int] = ()
-) -> SimulationResult:
-    """Run a simulation in a process of its own, which loads nothing else, on some processors or all."""
+def run_in_process(scenario: Mapping[str, Any], processors: Iterable[int] = ()) -> SimulationResult:
+    """Run a simulation in a process of its own, which loads nothing else, on some processors."""
     command = [sys.executable, "-m", "validation.bench.sim", *map(str, processors)]
     text = json.dumps(scenario)
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)

@@ -1,9 +1,10 @@
-"""Hypatia's experiments with cross traffic: bandwidth that flows leave unused on a path that moves.
+"""Hypatia's experiments with cross traffic: bandwidth that flows leave unused on a moving path.
 
-Cities, pairs and links are those of Hypatia's scripts for two flows that compete and for a traffic matrix
-(paper/ns3_experiments): Kuiper's first shell, all links with 10 Mbit/s and queues of 100 packets, NewReno, routes every
-100 ms, 200 s; with satellites that move, and with the same satellites standing still. As the scripts do, it takes the
-highest utilisation of the lasers on the path from Rio de Janeiro to Saint Petersburg, in each interval with a path.
+Cities, pairs and links are those of Hypatia's scripts for two flows that compete and for a traffic
+matrix (paper/ns3_experiments): Kuiper's first shell, all links with 10 Mbit/s and queues of 100
+packets, NewReno, routes every 100 ms, 200 s; with satellites that move, and with the same
+satellites standing still. As in the scripts, an interval's figure is the highest utilisation of the
+lasers on the path from Rio de Janeiro to Saint Petersburg.
 
 The command prints the table.
 """
@@ -54,11 +55,11 @@ def rows() -> Iterator[tuple[str, ...]]:
             print_note(f"validate: Hypatia's cross traffic, {name}, satellites {satellites}")
             run = skyhop.sim(scenario(matrix, moves=moves))
             highest, flows = highest_utilisations(run, moves=moves), run.summary["flows"]
-            unused = 1 - highest
+            unused, goodputs = 1 - highest.to_numpy(), [flow["goodput_bps"] for flow in flows]
             yield (
                 name,
                 satellites,
-                f"{sum(flow['goodput_bps'] for flow in flows) / 1e6:.1f}",
+                f"{sum(goodputs) / 1e6:.1f}",
                 f"{sum(flow['retransmits'] for flow in flows):,}",
                 f"{len(highest):,}",
                 f"{(unused >= SHARE).mean():.1%}",
@@ -85,8 +86,9 @@ def scenario(matrix: str, *, moves: bool) -> Mapping[str, Any]:
 
 
 def highest_utilisations(run: skyhop.Run, *, moves: bool) -> pl.Series:
-    """Return the highest utilisation, 0 to 1, of the lasers on the pair's path, in each interval with a path."""
-    used = {(t_ns, link, way): share for t_ns, link, way, share in utilisations(run).iter_rows()}
+    """Return the highest utilisation of the lasers on the path, in each interval with a path."""
+    rows = utilisations(run).iter_rows()
+    used = {(t_ns, link, way): share for t_ns, link, way, share in rows}
     highest = []
     for number, nodes in enumerate(routes(moves=moves)):
         begin_ns = number * INTERVAL_NS
@@ -120,9 +122,10 @@ def laser(a: int, b: int) -> tuple[str, str]:
 
 
 def utilisations(run: skyhop.Run) -> pl.DataFrame:
-    """Return the utilisation, 0 to 1, of each laser in each interval: its begin in ns, link, direction, share."""
+    """Return the utilisation of each laser in each interval, with its begin, link, direction."""
     carried = pl.col("delivered_bytes") * 8 / (10e6 * INTERVAL_NS / 1e9)
-    return run.link.select(pl.col("t_ns") - INTERVAL_NS, "link", "direction", carried.alias("share"))
+    share = carried.clip(upper_bound=1.0).alias("share")
+    return run.link.select(pl.col("t_ns") - INTERVAL_NS, "link", "direction", share)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ pub trait Uplinks<P> {
     fn send(&mut self, site: u32, now: Instant, packet: Packet<P>);
 }
 
-/// All sites.
+/// All sites, with the packets on the way to them.
 pub(crate) struct Ground<P> {
     layout: Arc<Layout>,
     fleet: Arc<Fleet>,

@@ -33,7 +33,7 @@ pub struct Network<P, H, V: Views> {
     views: V,
     view: View<V::Routes>,
     exchange: Exchange<P>,
-    /// Number of devices.
+    /// Number of devices of all nodes.
     devices: usize,
     /// End of the last [`Self::run_until`].
     now: Instant,

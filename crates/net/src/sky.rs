@@ -45,7 +45,7 @@ struct LaserDevice<P> {
     line: u32,
 }
 
-/// Consecutive satellites.
+/// Consecutive satellites, with the packets on the way to them.
 pub(crate) struct Sky<P> {
     number: usize,
     satellites: Range<u32>,

@@ -23,7 +23,7 @@ pub enum Part {
 /// Failure of a part, from one time on until another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Part that fails.
+    /// Part of the network that fails.
     pub part: Part,
     /// First instant of the failure.
     pub from: Instant,

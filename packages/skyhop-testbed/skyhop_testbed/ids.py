@@ -1,4 +1,4 @@
-"""Ids of jobs and runs, and keys of the sides of a run.
+"""Ids of jobs and runs.
 
 Ids are ULIDs, which sort by their time of creation (48 bits of milliseconds, 80 random bits).
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 import secrets
-
-from skyhop_testbed.words import Side
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FORM = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -28,8 +26,3 @@ def new_id(now_ns: int) -> str:
 def is_id(text: str) -> bool:
     """Return whether a text has the form of a ULID."""
     return _FORM.fullmatch(text) is not None
-
-
-def key_of(run: str, side: Side) -> str:
-    """Return the key of one side of a run: in the agent's database, and in names on its machine."""
-    return run if side is Side.CLIENT else f"{run}.server"

@@ -229,3 +229,8 @@ ACTIVE = frozenset(
     }
 )
 """States in which a node works on a run."""
+
+
+def key_of(run: str, side: Side) -> str:
+    """Return the key of one side of a run: in the agent's database, and in names on its machine."""
+    return run if side is Side.CLIENT else f"{run}.server"

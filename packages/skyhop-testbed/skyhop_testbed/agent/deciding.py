@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from skyhop_testbed.ids import key_of
-from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State, key_of
 
 if TYPE_CHECKING:
     from skyhop_testbed.agent.local_run import LocalRun

@@ -13,9 +13,8 @@ from pydantic.dataclasses import dataclass
 
 from skyhop_testbed.agent.reports import TaskReport
 from skyhop_testbed.executor.result import Outcome
-from skyhop_testbed.ids import key_of
 from skyhop_testbed.schedule import InputFile, JobSpec, ServerAnswer
-from skyhop_testbed.words import Reason, Side, State
+from skyhop_testbed.words import Reason, Side, State, key_of
 
 _NS = 1_000_000_000
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.1, 30.0

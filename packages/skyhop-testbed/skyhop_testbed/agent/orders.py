@@ -13,7 +13,6 @@ from skyhop_testbed import api
 from skyhop_testbed.agent import schedule
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import OLD_SCHEDULE
-from skyhop_testbed.agent.deciding import key_of
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.local_runs import LocalRuns
 from skyhop_testbed.agent.node import Node
@@ -23,7 +22,7 @@ from skyhop_testbed.agent.restored import report_again
 from skyhop_testbed.agent.running import report_task
 from skyhop_testbed.api import Order, OrderKind
 from skyhop_testbed.schedule import ServerAnswer, ServerTask, StopOrder
-from skyhop_testbed.words import Reason, Side, State, TaskKind
+from skyhop_testbed.words import Reason, Side, State, TaskKind, key_of
 
 _LOG = logging.getLogger(__name__)
 

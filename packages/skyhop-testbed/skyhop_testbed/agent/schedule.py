@@ -20,7 +20,6 @@ from skyhop_testbed import differences
 from skyhop_testbed.agent.deciding import PlannedRun
 from skyhop_testbed.api import OrderKind
 from skyhop_testbed.differences import JOB, MODE, POLICY, RUN, SETTINGS
-from skyhop_testbed.ids import key_of
 from skyhop_testbed.job import first_fault
 from skyhop_testbed.keys import is_signed
 from skyhop_testbed.schedule import (
@@ -30,7 +29,7 @@ from skyhop_testbed.schedule import (
     ScheduledJob,
     ScheduledRun,
 )
-from skyhop_testbed.words import ScavengerMode, Side
+from skyhop_testbed.words import ScavengerMode, Side, key_of
 
 _LARGEST_BYTES = 64_000_000
 M = TypeVar("M", bound=BaseModel)

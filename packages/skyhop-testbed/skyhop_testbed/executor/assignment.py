@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from skyhop.errors import InputError
 from skyhop_testbed.fence import Fence
-from skyhop_testbed.ids import key_of
 from skyhop_testbed.kernel.access import KernelAccess
 from skyhop_testbed.manifests import MOST_FILES
-from skyhop_testbed.words import Backend, Network, Side
+from skyhop_testbed.words import Backend, Network, Side, key_of
 
 if TYPE_CHECKING:
     from skyhop_testbed.job import Job

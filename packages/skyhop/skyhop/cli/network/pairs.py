@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,7 +72,7 @@ def pairs(
     check_form(as_json=as_json, as_csv=as_csv)
     places = places_of(sites)
     times_of(duration, step)
-    keys = {
+    keys: dict[str, Any] = {
         "constellation": constellation, "relay": relay, "step": step, "gateways": gateways,
         "minimum_elevation": elevation,
         "start": None if start is None else with_now(f"start={start}").partition("=")[2].strip('"'),

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 Schema = Mapping[str, Any]
 
 SECTIONS = (
-    "path", "network", "network.traffic", "link", "links", "change", "tcp", "flow", "signal", "run",
-    "live", "linux",
+    "path", "network", "network.traffic", "failure", "link", "links", "change", "tcp", "flow",
+    "signal", "run", "live", "linux",
 )  # fmt: skip
 """Tables of a scenario, in the order in which scenario files have them."""
+LISTS = ("failure", "change", "flow")
+"""Tables of which a scenario may have any number."""
 ELSEWHERE = {
     "App": "[the applications](applications.md)",
     "QueueDiscipline": "a name or a table: [the queue disciplines](queue-disciplines.md)",
@@ -41,12 +43,10 @@ def scenario_page(schema: Schema) -> str:
         described = schema
         for step in name.split("."):
             described = resolve(schema, described["properties"][step])
-        path = {"links": "links.NAME", "flow": "flow.N", "change": "change.N"}.get(name, name)
+        path = "links.NAME" if name == "links" else f"{name}.N" if name in LISTS else name
         items = described.get("items") or described.get("additionalProperties")
         inner = resolve(schema, items) if isinstance(items, Mapping) else described
-        shown = {"links": "[links.NAME]", "flow": "[[flow]]", "change": "[[change]]"}.get(
-            name, f"[{name}]"
-        )
+        shown = f"[[{name}]]" if name in LISTS else f"[{path}]"
         parts.append(
             f"## {shown} {{#{name.replace('.', '-')}}}\n\n{sentence(inner.get('description', ''))}"
         )

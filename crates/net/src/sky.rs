@@ -12,7 +12,8 @@ use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::arrivals::InAir;
-use crate::device::{AirDevice, Egress, Losses};
+use crate::device::{Egress, Losses};
+use crate::downlinks::Downlinks;
 use crate::fleet::Fleet;
 use crate::layout::Layout;
 use crate::pool::{Place, Pool, Queue};
@@ -60,7 +61,7 @@ pub(crate) struct Sky<P> {
     lasers: Vec<LaserDevice<P>>,
     /// Index of each satellite's first laser, and the number of all.
     first_lasers: Vec<u32>,
-    downlinks: Vec<AirDevice<P>>,
+    downlinks: Vec<Downlinks<P>>,
     lines: Vec<Line>,
     /// Index of each satellite's first line.
     first_lines: Vec<u32>,
@@ -105,7 +106,7 @@ impl<P: Routed> Sky<P> {
         let of_satellites =
             &fleet.first_lasers[satellites.start as usize..=satellites.end as usize];
         let first_lasers = of_satellites.iter().map(|first| first - lasers.start as u32).collect();
-        let downlink = |satellite: u32| AirDevice::new(&layout.down[satellite as usize]);
+        let downlink = |satellite: u32| Downlinks::new(layout, satellite);
         let mut sky = Self {
             number,
             next: vec![Instant::NEVER; satellites.len()],
@@ -218,12 +219,14 @@ impl<P: Routed> Sky<P> {
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE => self.lose(index, place, now, LossReason::Outage),
             DOWN => {
-                let downlink = &mut self.downlinks[index];
-                if downlink.enqueue(now, place, &mut self.pool) {
-                    self.overflow(self.layout.air_device(satellite), place, now);
-                } else {
-                    let next = downlink.next();
-                    self.set_event(index, DOWNLINK, next);
+                let to = (now, packet.payload.destination());
+                let downlinks = &mut self.downlinks[index];
+                match downlinks.enqueue(&self.layout, to, place, &mut self.pool) {
+                    Some(device) => self.overflow(device, place, now),
+                    None => {
+                        let next = downlinks.next();
+                        self.set_event(index, DOWNLINK, next);
+                    }
                 }
             }
             port => self.enter_laser(index, usize::from(port), place, now),
@@ -342,13 +345,12 @@ impl<P: Routed> Sky<P> {
         }
     }
 
-    /// Send the packets that leave a satellite's downlink through the air, and record its losses.
+    /// Send the packets that leave a satellite's downlinks through the air, and record their losses.
     fn visit_downlink(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(place) = self.downlinks[index].pop(now, &mut self.pool) {
             self.leave(index, place, now, view);
         }
-        let device = self.layout.air_device(self.satellites.start + index as u32);
-        self.downlinks[index].take_losses(device, &mut self.losses);
+        self.downlinks[index].take_losses(&mut self.losses);
         let next = self.downlinks[index].next();
         self.set_event(index, DOWNLINK, next);
     }
@@ -405,8 +407,8 @@ impl<P: Routed> Sky<P> {
         for (laser, device) in (first..).zip(&mut self.lasers) {
             stats[laser] = device.egress.stats(now, arrived[laser]);
         }
-        for (satellite, downlink) in self.satellites.clone().zip(&mut self.downlinks) {
-            stats[self.layout.air_device(satellite)] = downlink.stats(now);
+        for downlinks in &mut self.downlinks {
+            downlinks.add_stats(now, stats);
         }
     }
 

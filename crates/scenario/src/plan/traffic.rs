@@ -1,6 +1,7 @@
 //! Traffic of a network: its clients and servers, drawn or read.
 
 mod gravity;
+mod internet;
 mod matrix;
 mod pairing;
 mod permutation;
@@ -11,7 +12,7 @@ use skyhop_experiment::seed_for;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::plan::network::Site;
+use crate::plan::ground::Ground;
 use crate::types::TrafficKind;
 
 /// Client and server of a flow, as indices of sites.
@@ -25,8 +26,10 @@ impl NamedScenario {
     pub(crate) fn traffic_pairs(
         &self,
         kind: &TrafficKind,
-        sites: &[Site],
+        ground: &Ground,
     ) -> Result<Vec<Pair>, ScenarioError> {
+        // Gateways and points of presence take no part in draws.
+        let sites = &ground.sites[..ground.terminals()];
         // Draws are by name, so that they do not depend on the order of the sites.
         let mut by_name: Vec<u32> = (0..sites.len() as u32).collect();
         by_name.sort_by_key(|index| &sites[*index as usize].place.name);
@@ -38,7 +41,10 @@ impl NamedScenario {
                 .map_err(|what| wrong("network.traffic.kind", what)),
             TrafficKind::Gravity(keys) => gravity::pairs(keys.flows, &by_name, sites, &mut draws)
                 .map_err(|what| wrong("network.sites", what)),
-            TrafficKind::Matrix(keys) => self.matrix_pairs(&keys.file, sites),
+            TrafficKind::Matrix(keys) => self.matrix_pairs(&keys.file, &ground.sites),
+            TrafficKind::Internet => {
+                internet::pairs(ground).map_err(|what| wrong("network.traffic.kind", what))
+            }
         }
     }
 }

@@ -83,11 +83,13 @@ impl Usable {
     }
 }
 
-/// Fibre from the gateways to the points of presence.
+/// Fibre from the gateways to the points of presence that packets go to.
 #[derive(Debug, Default)]
 pub(super) struct Backhaul {
-    /// Each point of presence with its distances to all gateways.
+    /// Points of presence, each with its distances to all gateways.
     points: Vec<(u32, Vec<Via>)>,
+    /// Best link of a point to each satellite; a buffer.
+    best: Vec<Option<(Link, Via)>>,
 }
 
 impl Backhaul {
@@ -104,27 +106,32 @@ impl Backhaul {
             };
             with_role(Role::Gateway).map(via).collect()
         };
-        let points = with_role(Role::PointOfPresence);
-        Self { points: points.map(|(number, point)| (number, vias(point))).collect() }
+        let is_used = |number: &u32| request.destinations.binary_search(number).is_ok();
+        let points = with_role(Role::PointOfPresence).filter(|(number, _)| is_used(number));
+        Self {
+            points: points.map(|(number, point)| (number, vias(point))).collect(),
+            best: vec![None; request.constellation.satellites() as usize],
+        }
     }
 
     /// Give each point of presence that has not failed links to the satellites of all gateways, each over the nearest one,
     /// counted with the fibre.
-    pub(super) fn connect(&self, usable: &mut Usable, failed: &FailedParts) {
+    pub(super) fn connect(&mut self, usable: &mut Usable, failed: &FailedParts) {
+        let Self { points, best } = self;
         usable.vias.resize(usable.links.len(), Vec::new());
-        for (point, vias) in &self.points {
-            let mut all: Vec<(Link, Via)> = Vec::new();
-            for via in vias.iter().filter(|_| !failed.has_site(*point as usize)) {
-                all.extend(
-                    usable.links[via.antenna as usize]
-                        .iter()
-                        .map(|link| (Link { delay_s: link.delay_s + via.fibre_s, ..*link }, *via)),
-                );
+        for (point, vias) in points {
+            let point = *point as usize;
+            for via in vias.iter().filter(|_| !failed.has_site(point)) {
+                for link in &usable.links[via.antenna as usize] {
+                    let delay_s = link.delay_s + via.fibre_s;
+                    let best = &mut best[link.satellite as usize];
+                    if best.is_none_or(|(best, _)| delay_s < best.delay_s) {
+                        *best = Some((Link { delay_s, ..*link }, *via));
+                    }
+                }
             }
-            let key = |(link, via): &(Link, Via)| (link.satellite, link.delay_s, via.antenna);
-            all.sort_by(|a, b| key(a).partial_cmp(&key(b)).expect("delays are numbers"));
-            all.dedup_by_key(|(link, _)| link.satellite);
-            (usable.links[*point as usize], usable.vias[*point as usize]) = all.into_iter().unzip();
+            let found = best.iter_mut().filter_map(Option::take);
+            (usable.links[point], usable.vias[point]) = found.unzip();
         }
     }
 

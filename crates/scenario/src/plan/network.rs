@@ -94,7 +94,7 @@ impl NamedScenario {
         if let Some(traffic) = &network.traffic {
             let flow = traffic.flow();
             let count = flow.common.count as usize;
-            let pairs = self.traffic_pairs(&traffic.kind, ground)?;
+            let pairs = self.traffic_pairs(traffic, ground)?;
             self.check_number_of_flows(planned.len() + pairs.len().saturating_mul(count))?;
             let key = "network.traffic";
             for pair in pairs {

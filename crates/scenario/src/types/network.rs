@@ -480,9 +480,9 @@ pub enum TrafficKind {
     Gravity(GravityKeys),
     /// Numbers of flows from a file.
     Matrix(MatrixKeys),
-    /// Each site is the client of the point of presence nearest to it, or without points of presence of the nearest
-    /// gateway.
-    Internet,
+    /// Flows between each site and the point of presence nearest to it, or without points of presence the nearest gateway.
+    /// The site is the client; of transfers without an application it is the end that receives.
+    Internet(InternetKeys),
 }
 
 impl Kinds for TrafficKind {
@@ -494,6 +494,14 @@ impl Kinds for TrafficKind {
 pub struct GravityKeys {
     /// Number of draws of a client and a server, each for `count` flows. Required.
     pub flows: u32,
+}
+
+/// Keys of `[network.traffic]` with kind = "internet".
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct InternetKeys {
+    /// Whether sites send what they transfer without an application, rather than receive it.
+    pub upload: bool,
 }
 
 /// Keys of `[network.traffic]` with kind = "matrix".

@@ -50,7 +50,14 @@ fn gateways_and_points_of_presence_follow_the_sites() {
     assert_eq!(plan.request.roles, roles);
     // London and X are nearest to the point of presence in London, Tokyo to that in Sydney.
     let pairs: Vec<[u32; 2]> = experiment.flows.iter().filter_map(|flow| flow.sites).collect();
-    assert_eq!(pairs, [[4, 6], [0, 6], [0, 6], [1, 5], [1, 5], [2, 6], [2, 6]]);
+    assert_eq!(pairs, [[4, 6], [6, 0], [6, 0], [5, 1], [5, 1], [6, 2], [6, 2]]);
+    let pairs = |keys: &str| -> Vec<[u32; 2]> {
+        let rest = format!("[network.traffic]\nkind = \"internet\"\n{keys}");
+        let flows = planned(&scenario(GROUND, &rest), "x.toml").unwrap().flows;
+        flows.iter().filter_map(|flow| flow.sites).collect()
+    };
+    assert_eq!(pairs("upload = true"), [[0, 6], [1, 5], [2, 6]]);
+    assert_eq!(pairs("app = { kind = \"page\" }"), [[0, 6], [1, 5], [2, 6]]);
     assert!(plan.request.options.failures.parts().eq([Part::Site(3)]));
     let kinds: Vec<&str> = plan.kinds().map(|(name, _)| name).collect();
     let expected =

@@ -1,10 +1,12 @@
 //! Roles of places on the ground: gateways and points of presence, handover policies, and networks without lasers.
 
 use proptest::prelude::*;
-use skyhop_model::Compat;
-use skyhop_path::Place;
+use std::ops::ControlFlow;
+
+use skyhop_model::{Compat, Relay};
 use skyhop_path::fibre::fibre_delay_s;
 use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps, Role};
+use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
 use skyhop_units::Duration;
 
 use crate::network::{STEP, followed, request, small};
@@ -79,6 +81,52 @@ proptest! {
             let [point, gateway] = [last, sight.antenna].map(|site| request.sites[site as usize].position);
             prop_assert_eq!(sight.fibre, Duration::from_secs_f64(fibre_delay_s(gateway, point, request.options.fibre_stretch)));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    #[test]
+    fn an_access_path_over_lasers_is_the_route_of_the_network(
+        places in prop::collection::vec((-60.0..60.0_f64, -180.0..180.0_f64), 4..7),
+    ) {
+        let last = places.len() as u32 - 1;
+        let mut roles = vec![terminal("immediate")];
+        roles.extend((1..last).map(|_| Role::Gateway));
+        roles.push(Role::PointOfPresence);
+        let request = network(&places, roles);
+        let point = request.sites[last as usize].clone();
+        let options = PathOptions { isl_backhaul: true, pops: vec![point.clone()], ..request.options.clone() };
+        let of_path = PathRequest {
+            constellation: request.constellation.clone(),
+            from: request.sites[0].clone(),
+            to: point,
+            gateways: request.sites[1..last as usize].to_vec(),
+            relay: Some(Relay::Access),
+            handover: "immediate".to_owned(),
+            outage: OutageModel::None,
+            intermediate_outage: Duration::ZERO,
+            compat: request.compat,
+            start: request.start,
+            step: STEP,
+            duration: STEP,
+            seed: 0,
+            options,
+        };
+        let step = &steps(&request, 1)[0];
+        let of_network = step.routes[last as usize].up[0];
+        let Ok(trace) = skyhop_path::compute(&of_path, &mut |_, _| ControlFlow::Continue(())) else {
+            return Ok(prop_assert_eq!(of_network, None));
+        };
+        let frame = &trace.frames[0];
+        let (first, delay) = of_network.unwrap();
+        prop_assert!(frame.delay.unwrap().as_nanos().abs_diff(delay.as_nanos()) <= 2);
+        prop_assert_eq!(frame.nodes[1], first as i32);
+        prop_assert_eq!(frame.nodes.len(), followed(step, 0, last as usize).len() + 4);
+        let hops: u64 = frame.hop_delays.iter().map(|delay| delay.as_nanos()).sum();
+        prop_assert!(hops.abs_diff(delay.as_nanos()) <= frame.hop_delays.len() as u64);
+        prop_assert_eq!(frame.hop_delays.len() + 1, frame.nodes.len());
     }
 }
 

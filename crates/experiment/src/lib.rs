@@ -15,7 +15,7 @@ use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 mod network;
 mod seed;
 
-pub use network::{HopPlan, NetworkPlan};
+pub use network::{HopPlan, NetworkHops, NetworkLink, NetworkPlan};
 pub use seed::seed_for;
 
 /// Everything that an engine runs. An experiment needs no files except those of the user's congestion controls. It can

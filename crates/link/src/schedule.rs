@@ -127,6 +127,21 @@ impl LinkSchedule {
         }
     }
 
+    /// Add outages, and join those that overlap or meet.
+    pub fn add_outages(&mut self, outages: impl IntoIterator<Item = Outage>) {
+        let mut all = std::mem::take(&mut self.outages);
+        all.extend(outages);
+        all.sort_by_key(|outage| (outage.from, outage.until));
+        for outage in all {
+            match self.outages.last_mut() {
+                Some(last) if outage.from <= last.until => {
+                    last.until = last.until.max(outage.until)
+                }
+                _ => self.outages.push(outage),
+            }
+        }
+    }
+
     /// Check the rules of a schedule: delay, rate and loss begin at [`Instant::START`] and each
     /// piece is later than the one before; the last delay piece is constant; outages are in order and
     /// do not overlap; dismantled hops are in order. Outages and hops of zero length are allowed.

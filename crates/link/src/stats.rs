@@ -1,6 +1,6 @@
 //! Counters of a link, and the packets that it lost or marked.
 
-use skyhop_model::{Drops, LossReason};
+use skyhop_model::{Counts as _, Drops, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::{Drop, Packet};
@@ -29,6 +29,24 @@ pub struct LinkStats {
     pub backlog_bytes: Bytes,
     /// Packets that are being transmitted or are in the delay line.
     pub underway_packets: u64,
+}
+
+impl LinkStats {
+    /// Element-wise sum, of links that count as one.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            enqueued_packets: self.enqueued_packets + other.enqueued_packets,
+            delivered_packets: self.delivered_packets + other.delivered_packets,
+            delivered_bytes: self.delivered_bytes + other.delivered_bytes,
+            transmitted_bytes: self.transmitted_bytes + other.transmitted_bytes,
+            drops: self.drops.plus(other.drops),
+            marks: self.marks + other.marks,
+            backlog_packets: self.backlog_packets + other.backlog_packets,
+            backlog_bytes: self.backlog_bytes + other.backlog_bytes,
+            underway_packets: self.underway_packets + other.underway_packets,
+        }
+    }
 }
 
 /// Packets dropped and marked: total counts, and the individual packets since the driver last took them.

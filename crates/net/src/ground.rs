@@ -36,10 +36,12 @@ pub trait Uplinks<P> {
 pub(crate) struct Ground<P> {
     layout: Arc<Layout>,
     fleet: Arc<Fleet>,
-    /// Ends of transmissions of each site, and then next arrivals at each site.
+    /// Ends of transmissions of each site, then next arrivals at each site through the air, then from sites behind it.
     calendar: Calendar,
     uplinks: Vec<AirDevice<P>>,
     in_air: Vec<InAir<P>>,
+    /// Packets on the way to each antenna from the sites behind it.
+    in_fibre: Vec<InAir<P>>,
     pub(crate) outboxes: Outboxes<P>,
     pub(crate) losses: Losses<P>,
     /// Packets that have arrived at a site so far.
@@ -50,9 +52,10 @@ impl<P: Routed> Ground<P> {
     pub(crate) fn new(layout: &Arc<Layout>, fleet: &Arc<Fleet>) -> Result<Self, LinkError> {
         let sites = layout.sites as usize;
         let mut ground = Self {
-            calendar: Calendar::new(2 * sites, 0),
+            calendar: Calendar::new(3 * sites, 0),
             uplinks: layout.up.iter().map(AirDevice::new).collect::<Result<_, _>>()?,
             in_air: (0..sites).map(|_| InAir::new()).collect(),
+            in_fibre: (0..sites).map(|_| InAir::new()).collect(),
             outboxes: Outboxes::new(fleet.partitions + 1),
             losses: Losses::new(),
             crossings: 0,
@@ -87,7 +90,7 @@ impl<P: Routed> Ground<P> {
             if of_site <= of_host {
                 self.visit(component, of_site, hosts, view);
             } else {
-                hosts.visit(of_host, &mut Entrance(self));
+                hosts.visit(of_host, &mut Entrance(self, view));
             }
         }
     }
@@ -99,14 +102,23 @@ impl<P: Routed> Ground<P> {
         hosts: &mut impl Hosts<P>,
         view: &View<impl Routes>,
     ) {
-        let Some(site) = component.checked_sub(self.uplinks.len()) else {
-            return self.visit_uplink(component, now, view);
-        };
-        while let Some(packet) = self.in_air[site].pop(now) {
-            self.crossings += 1;
-            hosts.arrive(packet, now, &mut Entrance(self));
+        let sites = self.uplinks.len();
+        match (component / sites, component % sites) {
+            (0, site) => self.visit_uplink(site, now, view),
+            (1, site) => {
+                while let Some(packet) = self.in_air[site].pop(now) {
+                    self.crossings += 1;
+                    hosts.arrive(packet, now, &mut Entrance(self, view));
+                }
+                self.calendar.set(component, self.in_air[site].next());
+            }
+            (_, antenna) => {
+                while let Some(packet) = self.in_fibre[antenna].pop(now) {
+                    self.enter_uplink(antenna as u32, now, packet);
+                }
+                self.calendar.set(component, self.in_fibre[antenna].next());
+            }
         }
-        self.calendar.set(component, self.in_air[site].next());
     }
 
     /// Send the packets that leave a site through the air, and record the losses of its device.
@@ -175,23 +187,50 @@ impl<P: Routed> Ground<P> {
         }
     }
 
-    /// Number of packets in the air on the way to sites.
+    /// Hand a packet to the device of a site.
+    #[inline]
+    fn enter_uplink(&mut self, site: u32, now: Instant, packet: Packet<P>) {
+        let index = site as usize;
+        match self.uplinks[index].enqueue(now, packet) {
+            Ok(()) => self.plan_uplink(index),
+            Err(packet) => self.losses.overflow(self.device(site), packet, now),
+        }
+    }
+
+    /// Send a packet from a site without an antenna to the one that its route leads over.
+    fn enter_fibre(
+        &mut self,
+        site: u32,
+        now: Instant,
+        packet: Packet<P>,
+        view: &View<impl Routes>,
+    ) {
+        let satellite = view.routes.up(site, packet.payload.destination(), packet.flow);
+        let Some((antenna, delay)) = view.antenna(site, satellite) else {
+            return self.lose(site, packet, (now, LossReason::Outage));
+        };
+        let line = &mut self.in_fibre[antenna as usize];
+        line.enter(now + delay, site, packet);
+        self.calendar.set(2 * self.uplinks.len() + antenna as usize, line.next());
+    }
+
+    /// Number of packets in the air on the way to sites, and in fibre on the way to antennas.
     pub(crate) fn in_air(&self) -> u64 {
-        self.in_air.iter().map(InAir::len).sum()
+        self.in_air.iter().chain(&self.in_fibre).map(InAir::len).sum()
     }
 }
 
 /// Entrance of the network for the hosts.
-struct Entrance<'g, P>(&'g mut Ground<P>);
+struct Entrance<'g, P, R>(&'g mut Ground<P>, &'g View<R>);
 
-impl<P: Routed> Uplinks<P> for Entrance<'_, P> {
+impl<P: Routed, R: Routes> Uplinks<P> for Entrance<'_, P, R> {
     #[inline]
     fn send(&mut self, site: u32, now: Instant, packet: Packet<P>) {
-        let Self(ground) = self;
-        let index = site as usize;
-        match ground.uplinks[index].enqueue(now, packet) {
-            Ok(()) => ground.plan_uplink(index),
-            Err(packet) => ground.losses.overflow(ground.device(site), packet, now),
+        let Self(ground, view) = self;
+        if ground.layout.is_behind[site as usize] {
+            ground.enter_fibre(site, now, packet, view);
+        } else {
+            ground.enter_uplink(site, now, packet);
         }
     }
 }

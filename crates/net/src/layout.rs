@@ -1,10 +1,11 @@
 //! Layout of a network: its nodes, and the devices through which packets leave them.
 //!
 //! Nodes 0 to N-1 are the satellites; the sites follow. Every laser link has a device in each direction, every
-//! satellite one device towards the sites, and every site one towards the satellites. Devices are numbered in this
-//! order: lasers by satellite, satellites, sites.
+//! satellite devices towards the sites, and every site one towards the satellites. Devices are numbered in this order:
+//! lasers by satellite, downlinks of satellites to the first group of sites, uplinks of sites, downlinks to further groups,
+//! and for each site with downlinks of its own one number for those of all satellites together.
 
-use skyhop_link::LinkConfig;
+use skyhop_link::{Link, LinkConfig, LinkError};
 use skyhop_units::Duration;
 
 /// Direction of a laser link.
@@ -27,11 +28,26 @@ pub struct Layout {
     pub sites: u32,
     /// Laser links, one entry per direction, in ascending order of (`from`, `to`).
     pub lasers: Vec<Laser>,
-    /// Device of each satellite towards the sites. The delay of its schedule is zero; [`View`](crate::View) has the
-    /// delay of the air.
-    pub down: Vec<LinkConfig>,
-    /// Device of each site towards the satellites, without delay as well.
+    /// Devices of the satellites towards each group of sites, by satellite; at least one group. The delay of their schedules
+    /// is in addition to that of the air, which [`View`](crate::View) has.
+    pub down: Vec<Vec<LinkConfig>>,
+    /// Downlinks to each site.
+    pub downlinks: Vec<Downlink>,
+    /// Device of each site towards the satellites; the delay is in addition to that of the air as well.
     pub up: Vec<LinkConfig>,
+    /// Whether each site has no antenna, so that packets enter and leave it over the sites that
+    /// [`Air::antenna`](crate::Air::antenna) says.
+    pub is_behind: Vec<bool>,
+}
+
+/// Downlinks to a site.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Downlink {
+    /// Share of the devices of a group, by its number in [`Layout::down`].
+    Shared(u32),
+    /// Device of each satellite for this site alone. While the satellite's device for the first group has an outage or
+    /// is dismantled, this one has or is, too.
+    Own(Box<LinkConfig>),
 }
 
 impl Layout {
@@ -40,12 +56,64 @@ impl Layout {
         (self.satellites + self.sites) as usize
     }
 
-    /// Number of devices: one for each direction of a laser link, and one for each node.
+    /// Number of devices.
     pub fn devices(&self) -> usize {
-        self.lasers.len() + self.nodes()
+        let own = self.downlinks.iter().filter(|downlink| matches!(downlink, Downlink::Own(_)));
+        self.first_own_device() + own.count()
     }
 
-    /// Device of a node towards the ground or the sky.
+    fn first_own_device(&self) -> usize {
+        self.lasers.len() + self.nodes() + (self.down.len() - 1) * self.satellites as usize
+    }
+
+    /// Device of a satellite towards a group of sites.
+    pub fn group_device(&self, group: usize, satellite: u32) -> usize {
+        match group.checked_sub(1) {
+            None => self.air_device(satellite),
+            Some(further) => {
+                let first = self.lasers.len() + self.nodes() + further * self.satellites as usize;
+                first + satellite as usize
+            }
+        }
+    }
+
+    /// Device that stands for the downlinks of all satellites to a site that has its own.
+    pub fn own_device(&self, site: u32) -> usize {
+        let before = self.downlinks[..site as usize].iter();
+        let own = before.filter(|downlink| matches!(downlink, Downlink::Own(_)));
+        self.first_own_device() + own.count()
+    }
+
+    /// Configuration of a satellite's downlink to a site.
+    pub(crate) fn own_downlink(&self, satellite: u32, site: u32) -> LinkConfig {
+        let of_satellite = &self.down[0][satellite as usize];
+        let Downlink::Own(config) = &self.downlinks[site as usize] else {
+            return of_satellite.clone();
+        };
+        let mut config = LinkConfig { seed: config.seed ^ of_satellite.seed, ..(**config).clone() };
+        let (own, other) = (&mut config.schedule, &of_satellite.schedule);
+        own.add_outages(other.outages.iter().copied());
+        own.dismantled.extend(other.dismantled.iter().copied());
+        own.dismantled.sort_by_key(|hop| hop.at);
+        config
+    }
+
+    /// Check the downlinks of single sites.
+    ///
+    /// # Errors
+    /// The configuration of one breaks a rule.
+    pub(crate) fn check_own_downlinks(&self) -> Result<(), LinkError> {
+        let own = |(site, downlink): (u32, &Downlink)| match downlink {
+            Downlink::Shared(_) => Ok(()),
+            Downlink::Own(config) => {
+                Link::<()>::new((**config).clone())?;
+                Link::<()>::new(self.own_downlink(0, site)).map(drop)
+            }
+        };
+        (0..).zip(&self.downlinks).try_for_each(own)
+    }
+
+    /// First device of a node towards the ground or the sky.
     pub fn air_device(&self, node: u32) -> usize {
         self.lasers.len() + node as usize
     }

@@ -3,8 +3,8 @@
 //! # Model
 //!
 //! A site sends through its device, which has a rate and a queue, into the air. The satellite that receives a packet
-//! hands it to one of its lasers, or to its device towards the sites, by the routes in force at the time
-//! ([`View`]). Devices and lasers are links of `skyhop_link`; the air between a satellite and a site adds a delay that
+//! hands it to one of its lasers, or to a device towards the sites, by the routes in force at the time
+//! ([`View`]). A site without an antenna of its own is behind others: a line of fixed delay leads from it to each. Devices and lasers are links of `skyhop_link`; the air between a satellite and a site adds a delay that
 //! changes linearly during a step. A change of the routes moves the packets that come after it. A satellite that sets
 //! loses the packets that are in the air between it and the site.
 //!
@@ -23,6 +23,7 @@
 mod arrivals;
 mod calendar;
 mod device;
+mod downlinks;
 mod fleet;
 mod ground;
 mod layout;
@@ -35,7 +36,7 @@ mod view;
 
 pub use calendar::Calendar;
 pub use ground::{Hosts, Uplinks};
-pub use layout::{Laser, Layout};
+pub use layout::{Downlink, Laser, Layout};
 pub use network::{Lost, Network};
 pub use transfer::Routed;
 pub use view::{Air, DOWN, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};

@@ -51,6 +51,7 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
         threads: usize,
     ) -> Result<Self, LinkError> {
         let groups = if threads > 1 { GROUPS_PER_THREAD * threads } else { 1 };
+        layout.check_own_downlinks()?;
         let fleet = Arc::new(Fleet::new(&layout, groups));
         let sky = (0..fleet.partitions).map(|number| Sky::new(number, &layout, &fleet));
         Ok(Self {

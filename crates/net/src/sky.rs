@@ -12,7 +12,8 @@ use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::arrivals::InAir;
-use crate::device::{AirDevice, Egress, Losses};
+use crate::device::{Egress, Losses};
+use crate::downlinks::Downlinks;
 use crate::fleet::Fleet;
 use crate::layout::Layout;
 use crate::queue::Queue;
@@ -56,7 +57,7 @@ pub(crate) struct Sky<P> {
     lasers: Vec<LaserDevice<P>>,
     /// Index of each satellite's first laser, and the number of all.
     first_lasers: Vec<u32>,
-    downlinks: Vec<AirDevice<P>>,
+    downlinks: Vec<Downlinks<P>>,
     lines: Vec<Line<P>>,
     /// Index of each satellite's first line.
     first_lines: Vec<u32>,
@@ -98,7 +99,7 @@ impl<P: Routed> Sky<P> {
         let of_satellites =
             &fleet.first_lasers[satellites.start as usize..=satellites.end as usize];
         let first_lasers = of_satellites.iter().map(|first| first - lasers.start as u32).collect();
-        let downlink = |satellite: u32| AirDevice::new(&layout.down[satellite as usize]);
+        let downlink = |satellite: u32| Downlinks::new(layout, satellite);
         let mut sky = Self {
             number,
             next: vec![Instant::NEVER; satellites.len()],
@@ -207,14 +208,12 @@ impl<P: Routed> Sky<P> {
         let satellite = self.satellites.start + index as u32;
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE => self.lose(index, packet, now, LossReason::Outage),
-            DOWN => match self.downlinks[index].enqueue(now, packet) {
+            DOWN => match self.downlinks[index].enqueue(&self.layout, now, packet) {
                 Ok(()) => {
                     let next = self.downlinks[index].next();
                     self.set_event(index, DOWNLINK, next);
                 }
-                Err(packet) => {
-                    self.losses.overflow(self.layout.air_device(satellite), packet, now);
-                }
+                Err((device, packet)) => self.losses.overflow(device, packet, now),
             },
             port => self.enter_laser(index, usize::from(port), packet, now),
         }
@@ -319,13 +318,12 @@ impl<P: Routed> Sky<P> {
         }
     }
 
-    /// Send the packets that leave a satellite's downlink through the air, and record its losses.
+    /// Send the packets that leave a satellite's downlinks through the air, and record their losses.
     fn visit_downlink(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(packet) = self.downlinks[index].pop(now) {
             self.leave(index, packet, now, view);
         }
-        let device = self.layout.air_device(self.satellites.start + index as u32);
-        self.downlinks[index].take_losses(device, &mut self.losses);
+        self.downlinks[index].take_losses(&mut self.losses);
         let next = self.downlinks[index].next();
         self.set_event(index, DOWNLINK, next);
     }
@@ -379,8 +377,8 @@ impl<P: Routed> Sky<P> {
         for (laser, device) in (first..).zip(&mut self.lasers) {
             stats[laser] = device.egress.stats(now, arrived[laser]);
         }
-        for (satellite, downlink) in self.satellites.clone().zip(&mut self.downlinks) {
-            stats[self.layout.air_device(satellite)] = downlink.stats(now);
+        for downlinks in &mut self.downlinks {
+            downlinks.add_stats(now, stats);
         }
     }
 

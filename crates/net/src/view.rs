@@ -12,12 +12,16 @@ pub const NO_ROUTE: Port = u8::MAX;
 /// Entry of a site that has no route to the destination.
 pub const NO_SATELLITE: u32 = u32::MAX;
 
-/// Satellite in view of a site during a step.
+/// Satellite that a site can use during a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Air {
     /// Number of the satellite.
     pub satellite: u32,
-    /// One-way delay at the step's begin and at its end; it changes linearly.
+    /// Site with the antenna: the site itself, or the one over which packets enter and leave it.
+    pub antenna: u32,
+    /// One-way delay between the site and the antenna, over a line that never fills.
+    pub fibre: Duration,
+    /// One-way delay between the antenna and the satellite at the step's begin and at its end; it changes linearly.
     pub delay: [Duration; 2],
     /// Whether the satellite is out of view from the step's end on. Packets that are then in the air are lost.
     pub sets: bool,
@@ -51,17 +55,24 @@ pub struct View<R> {
     pub until: Instant,
     /// Next hops during the step.
     pub routes: R,
-    /// Satellites in view of each site, in ascending order.
+    /// Satellites that each site can use, in ascending order.
     pub air: Vec<Vec<Air>>,
 }
 
 impl<R> View<R> {
-    /// Fate of a packet that enters the air between a site and a satellite at `now`.
+    /// Fate of a packet that enters the air between a satellite and a site at `now`, up to the site itself if that is
+    /// behind the antenna.
     #[inline]
     pub(crate) fn crossing(&self, site: u32, satellite: u32, now: Instant) -> Crossing {
         let Some(air) = self.air(site, satellite) else { return Crossing::NotInView };
         let at = now + self.delay(air, now);
-        if air.sets && at > self.until { Crossing::Sets } else { Crossing::Arrives(at) }
+        if air.sets && at > self.until { Crossing::Sets } else { Crossing::Arrives(at + air.fibre) }
+    }
+
+    /// Antenna over which a site behind others sends to a satellite, and the delay to it; `None` if it has none.
+    #[inline]
+    pub(crate) fn antenna(&self, site: u32, satellite: u32) -> Option<(u32, Duration)> {
+        self.air(site, satellite).map(|air| (air.antenna, air.fibre))
     }
 
     /// The satellite in the view of a site, if it is in view.

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use skyhop_link::{DelayPiece, Limit, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
 use skyhop_model::LossReason;
 use skyhop_net::{
-    Air, DOWN, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Port, Routed, Routes,
-    Uplinks, View, Views,
+    Air, DOWN, Downlink, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Port, Routed,
+    Routes, Uplinks, View, Views,
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
@@ -136,6 +136,8 @@ prop_compose! {
         sends in prop::collection::vec(
             ((0..STEP * STEPS * 3 / 4 / MS).prop_map(|ms| ms * MS), 0..sites, 0..sites), 0..150,
         ),
+        kinds in prop::collection::vec(0_u8..4, sites as usize),
+        fibres in prop::collection::vec((0_u64..8).prop_map(|half_ms| half_ms * MS / 2), (sites * sites) as usize),
         satellites in Just(satellites), sites in Just(sites),
     ) -> Case {
         let count = satellites as usize;
@@ -151,19 +153,35 @@ prop_compose! {
         lasers.dedup_by_key(|laser| (laser.from, laser.to));
         let lasers_of = lasers.iter().filter(|laser| laser.from == 0).count() as u8;
         let pair = |satellite: usize, site: usize| site * count + satellite;
+        let is_behind = |site: usize| site > 0 && kinds[site] == 3;
         let views = (0..STEPS as usize).map(|step| {
             let in_view = |site: usize| -> Vec<usize> {
                 (0..count).filter(|satellite| seen[step][pair(*satellite, site)]).collect()
             };
+            // A site behind others has the satellites of the others, each over one of those that see it.
+            let antennas = |site: usize| -> Vec<(usize, usize)> {
+                if !is_behind(site) {
+                    return in_view(site).into_iter().map(|satellite| (satellite, site)).collect();
+                }
+                let antenna = |satellite: usize| {
+                    let all = (0..sites as usize).map(|n| (n + satellite) % sites as usize);
+                    all.filter(|n| !is_behind(*n)).find(|n| seen[step][pair(satellite, *n)])
+                };
+                (0..count).filter_map(|satellite| Some((satellite, antenna(satellite)?))).collect()
+            };
             let of_site = |site: usize| -> Vec<Air> {
-                in_view(site).into_iter().map(|satellite| {
+                antennas(site).into_iter().map(|(satellite, antenna)| {
                     let place = |step: usize| {
-                        Duration::from_nanos(air[step * count * sites as usize + pair(satellite, site)])
+                        Duration::from_nanos(air[step * count * sites as usize + pair(satellite, antenna)])
                     };
                     Air {
                         satellite: satellite as u32,
+                        antenna: antenna as u32,
+                        fibre: if antenna == site { Duration::ZERO } else {
+                            Duration::from_nanos(fibres[site * sites as usize + antenna])
+                        },
                         delay: [place(step), place(step + 1)],
-                        sets: !seen[step + 1][pair(satellite, site)],
+                        sets: !seen[step + 1][pair(satellite, antenna)],
                     }
                 }).collect()
             };
@@ -171,12 +189,12 @@ prop_compose! {
                 let drawn = ports[(step * sites as usize + site) * count + satellite];
                 match drawn {
                     0 => NO_ROUTE,
-                    1..6 if seen[step][pair(satellite, site)] => DOWN,
+                    1..6 if antennas(site).iter().any(|(own, _)| *own == satellite) => DOWN,
                     other => other % lasers_of,
                 }
             };
             let up = |to: usize, from: usize| {
-                let choices = in_view(from);
+                let choices: Vec<usize> = antennas(from).into_iter().map(|(satellite, _)| satellite).collect();
                 let drawn = ups[(step * sites as usize + to) * sites as usize + from];
                 if choices.is_empty() { NO_SATELLITE } else { choices[drawn % choices.len()] as u32 }
             };
@@ -196,7 +214,12 @@ prop_compose! {
         Case {
             layout: Layout {
                 satellites, sites, lasers,
-                down: (0..count).map(|s| device(0, rates[s], queues[s])).collect(),
+                down: [0, 7].map(|more| (0..count).map(|s| device(0, rates[s + more], queues[s])).collect()).into(),
+                downlinks: kinds.iter().enumerate().map(|(site, kind)| match kind {
+                    2 => Downlink::Own(Box::new(device(MS, rates[20 + site], queues[20 + site]))),
+                    group => Downlink::Shared(u32::from(group % 2)),
+                }).collect(),
+                is_behind: (0..sites as usize).map(is_behind).collect(),
                 up: (0..sites as usize).map(|s| device(0, rates[31 - s], queues[31 - s])).collect(),
             },
             views,
@@ -244,28 +267,48 @@ struct Reference<'c> {
     events: BinaryHeap<Reverse<Event>>,
     scheduled: u64,
     /// End of the last transmission of each device, and the begins of the transmissions of its waiting packets.
-    free: Vec<u64>,
-    waiting: Vec<VecDeque<u64>>,
+    devices: BTreeMap<Device, (u64, VecDeque<u64>)>,
     outcome: Outcome,
 }
 
 /// Time, component, number of the event, packet and what happens.
-type Event = (u64, usize, u64, Message, Place);
+type Event = (u64, Component, u64, Message, Place);
+
+/// What happens at one time, in the order in which it happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Component {
+    Device(Device),
+    Line(usize),
+    /// Air on the way to a node.
+    Air(u32),
+    /// Fibre on the way to a site.
+    Fibre(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Device {
+    Laser(usize),
+    /// Downlink of a satellite to a group, or to a site.
+    Group(u32, u32),
+    Own(u32, u32),
+    Up(u32),
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Leaves the air device of a node.
-    Leaves(u32),
-    /// Arrives at a node, over a laser or through the air (from a node).
-    Arrives { node: u32, from: u32 },
+    /// Leaves a device into the air.
+    Leaves(Device),
+    /// Arrives at a node, over a laser or through the air.
+    Arrives(u32),
+    /// Arrives at a site from one behind it.
+    Enters(u32),
 }
 
 impl<'c> Reference<'c> {
     fn run(case: &'c Case) -> Outcome {
-        let devices = case.layout.devices();
         let outcome = Outcome { arrived: Vec::new(), lost: BTreeMap::new(), crossings: 0 };
-        let (free, waiting) = (vec![0; devices], vec![VecDeque::new(); devices]);
-        let mut of = Self { case, events: BinaryHeap::new(), scheduled: 0, free, waiting, outcome };
+        let (events, devices) = (BinaryHeap::new(), BTreeMap::new());
+        let mut of = Self { case, events, scheduled: 0, devices, outcome };
         let mut sends = case.sites.sends.clone();
         let end = STEP * STEPS - 1;
         loop {
@@ -275,9 +318,13 @@ impl<'c> Reference<'c> {
                 (Some(event), send) if event <= end && send.is_none_or(|send| event <= send) => {
                     of.event()
                 }
-                (_, Some(send)) if send <= end => {
-                    let (at, site, message) = sends.pop_front().unwrap();
-                    of.enqueue(case.layout.air_device(case.layout.satellites + site), at, message);
+                (_, Some(now)) if now <= end => {
+                    while let Some(&(at, site, message)) = sends.front()
+                        && at == now
+                    {
+                        sends.pop_front();
+                        of.send(site, at, message);
+                    }
                 }
                 _ => break,
             }
@@ -289,16 +336,45 @@ impl<'c> Reference<'c> {
         &self.case.views[(at / STEP) as usize]
     }
 
-    fn schedule(&mut self, at: u64, component: usize, message: Message, place: Place) {
+    fn schedule(&mut self, at: u64, component: Component, message: Message, place: Place) {
         self.events.push(Reverse((at, component, self.scheduled, message, place)));
         self.scheduled += 1;
+    }
+
+    /// Schedule an event whose turn among those of a component at one time depends on the node that a packet comes from.
+    fn schedule_from(
+        &mut self,
+        from: u32,
+        (at, component): (u64, Component),
+        message: Message,
+        place: Place,
+    ) {
+        let number = (u64::from(from) << 40) | self.scheduled;
+        self.events.push(Reverse((at, component, number, message, place)));
+        self.scheduled += 1;
+    }
+
+    fn send(&mut self, site: u32, at: u64, message: Message) {
+        if !self.case.layout.is_behind[site as usize] {
+            return self.enqueue(Device::Up(site), at, message);
+        }
+        let view = self.view(at);
+        let satellite = view.routes.up(site, message.to, 0);
+        match view.air[site as usize].iter().find(|air| air.satellite == satellite) {
+            None => self.lose(at, message, LossReason::Outage),
+            Some(air) => {
+                let when = (at + air.fibre.as_nanos(), Component::Fibre(air.antenna));
+                self.schedule_from(site, when, message, Place::Enters(air.antenna));
+            }
+        }
     }
 
     fn event(&mut self) {
         let Reverse((at, _, _, message, place)) = self.events.pop().unwrap();
         match place {
-            Place::Leaves(node) => self.leave(node, at, message),
-            Place::Arrives { node, .. } => {
+            Place::Leaves(device) => self.leave(device, at, message),
+            Place::Enters(antenna) => self.enqueue(Device::Up(antenna), at, message),
+            Place::Arrives(node) => {
                 self.outcome.crossings += 1;
                 if node < self.case.layout.satellites {
                     self.forward(node, at, message);
@@ -312,62 +388,78 @@ impl<'c> Reference<'c> {
     fn forward(&mut self, satellite: u32, at: u64, message: Message) {
         let device = match self.view(at).routes.port(satellite, message.to, 0) {
             NO_ROUTE => return self.lose(at, message, LossReason::Outage),
-            DOWN => self.case.layout.air_device(satellite),
+            DOWN => match self.case.layout.downlinks[message.to as usize] {
+                Downlink::Shared(group) => Device::Group(satellite, group),
+                Downlink::Own(_) => Device::Own(satellite, message.to),
+            },
             port => {
                 let lasers = self.case.layout.lasers.iter().enumerate();
                 let own: Vec<usize> = lasers
                     .filter(|(_, laser)| laser.from == satellite)
                     .map(|(number, _)| number)
                     .collect();
-                own[usize::from(port)]
+                Device::Laser(own[usize::from(port)])
             }
         };
         self.enqueue(device, at, message);
     }
 
-    fn enqueue(&mut self, device: usize, at: u64, message: Message) {
+    fn config(&self, device: Device) -> &'c LinkConfig {
         let layout = &self.case.layout;
-        let (config, node) = match device.checked_sub(layout.lasers.len()) {
-            None => (&layout.lasers[device].config, 0),
-            Some(node) if node < layout.satellites as usize => (&layout.down[node], node),
-            Some(node) => (&layout.up[node - layout.satellites as usize], node),
-        };
-        let begun = |begins: &u64| *begins <= at;
-        while self.waiting[device].front().is_some_and(begun) {
-            self.waiting[device].pop_front();
+        match device {
+            Device::Laser(number) => &layout.lasers[number].config,
+            Device::Group(satellite, group) => &layout.down[group as usize][satellite as usize],
+            Device::Up(site) => &layout.up[site as usize],
+            Device::Own(_, site) => match &layout.downlinks[site as usize] {
+                Downlink::Own(config) => config,
+                Downlink::Shared(_) => panic!("the site has no downlink of its own"),
+            },
+        }
+    }
+
+    fn enqueue(&mut self, device: Device, at: u64, message: Message) {
+        let config = self.config(device);
+        let (free, waiting) = self.devices.entry(device).or_default();
+        while waiting.front().is_some_and(|begins| *begins <= at) {
+            waiting.pop_front();
         }
         let Limit::Packets(room) = config.queue else { panic!("queues count packets") };
-        if self.waiting[device].len() as u64 == room {
+        if waiting.len() as u64 == room {
             return self.lose(at, message, LossReason::Queue);
         }
-        let begins = at.max(self.free[device]);
+        let begins = at.max(*free);
         let bits_per_ms = config.schedule.rate[0].value.bits_per_second() / 1_000;
         let ends = begins + SIZE.as_u64() * 8 * MS / bits_per_ms;
-        self.free[device] = ends;
+        *free = ends;
         if begins > at {
-            self.waiting[device].push_back(begins);
+            waiting.push_back(begins);
         }
-        if device >= layout.lasers.len() {
-            return self.schedule(ends, device, message, Place::Leaves(node as u32));
-        }
-        let laser = &layout.lasers[device];
+        let Device::Laser(number) = device else {
+            let leaves = ends + config.schedule.delay[0].delay.as_nanos();
+            let place = Place::Leaves(device);
+            return self.schedule(leaves, Component::Device(device), message, place);
+        };
+        let laser = &self.case.layout.lasers[number];
         let [first, last] =
             [0, 1].map(|piece| config.schedule.delay[piece].delay.as_nanos() as i64);
         let half = (STEP * STEPS / 2) as i64;
         let delay =
             if (ends as i64) < half { first + (last - first) * ends as i64 / half } else { last };
-        let place = Place::Arrives { node: laser.to, from: laser.from };
-        self.schedule(ends + delay as u64, layout.devices() + device, message, place);
+        let place = Place::Arrives(laser.to);
+        self.schedule(ends + delay as u64, Component::Line(number), message, place);
     }
 
-    fn leave(&mut self, node: u32, at: u64, message: Message) {
+    fn leave(&mut self, device: Device, at: u64, message: Message) {
         let (view, layout) = (self.view(at), &self.case.layout);
-        let (satellite, site, to) = if node < layout.satellites {
-            (node, message.to, layout.satellites + message.to)
-        } else {
-            let site = node - layout.satellites;
-            let satellite = view.routes.up(site, message.to, 0);
-            (satellite, site, satellite)
+        let (satellite, site, from, to) = match device {
+            Device::Up(site) => {
+                let satellite = view.routes.up(site, message.to, 0);
+                (satellite, site, layout.satellites + site, satellite)
+            }
+            Device::Group(satellite, _) | Device::Own(satellite, _) => {
+                (satellite, message.to, satellite, layout.satellites + message.to)
+            }
+            Device::Laser(_) => panic!("what leaves a laser arrives"),
         };
         if satellite == NO_SATELLITE {
             return self.lose(at, message, LossReason::Outage);
@@ -385,17 +477,9 @@ impl<'c> Reference<'c> {
         if air.sets && arrives > view.until.as_nanos() {
             return self.lose(view.until.as_nanos(), message, LossReason::Dismantled);
         }
-        let component = layout.devices() + layout.lasers.len() + to as usize;
         // Packets that arrive at a node through the air at the same time are ordered by where they come from.
-        let place = Place::Arrives { node: to, from: node };
-        self.events.push(Reverse((
-            arrives,
-            component,
-            (u64::from(node) << 40) | self.scheduled,
-            message,
-            place,
-        )));
-        self.scheduled += 1;
+        let when = (arrives + air.fibre.as_nanos(), Component::Air(to));
+        self.schedule_from(from, when, message, Place::Arrives(to));
     }
 
     fn lose(&mut self, at: u64, message: Message, reason: LossReason) {

@@ -1,10 +1,11 @@
 //! Geometry of a whole network: routes from every satellite and site to every destination, step by step, and the
 //! lengths of all links.
 
+mod ground;
 mod lasers;
 mod steps;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::{Compat, Relay};
@@ -13,6 +14,7 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::request::{PathError, PathOptions, PathRequest, Place};
 use crate::routing::{RoutesTo, RoutingKind};
+pub use ground::Role;
 pub use lasers::LaserPath;
 pub use steps::NetworkSteps;
 
@@ -24,6 +26,9 @@ pub struct NetworkRequest {
     pub constellation: Constellation,
     /// Places on the ground.
     pub sites: Vec<Place>,
+    /// Role of each site; sites after the last role are terminals with the policy `immediate`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
     /// Indices of the sites to which packets go, in ascending order.
     pub destinations: Vec<u32>,
     /// Start of the run in UTC.
@@ -37,18 +42,25 @@ pub struct NetworkRequest {
     pub routing: RoutingKind,
     /// Other simulator whose Earth model, speed of light and rules the network uses, if any.
     pub compat: Compat,
-    /// Options of the links; points of presence, fibre and grid are ignored.
+    /// Whether there are lasers between satellites; without them every route goes over one satellite.
+    #[serde(default = "yes")]
+    pub has_lasers: bool,
+    /// Options of the links; points of presence are ignored.
     pub options: PathOptions,
 }
 
-/// A satellite in view of a site.
+/// A satellite that a site can use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sight {
     /// Number of the satellite.
     pub satellite: u32,
-    /// One-way delay at the step's begin and at its end.
+    /// Site with the antenna: the site itself, or the gateway between a point of presence and the satellite.
+    pub antenna: u32,
+    /// One-way delay of the fibre between the site and the antenna.
+    pub fibre: Duration,
+    /// One-way delay between the antenna and the satellite at the step's begin and at its end.
     pub delay: [Duration; 2],
-    /// Whether the satellite is in view at the step's end too, and neither it nor the site fails then.
+    /// Whether the antenna can use the satellite at the step's end too.
     pub lasts: bool,
 }
 
@@ -61,11 +73,22 @@ pub struct NetworkStep {
     pub until: Instant,
     /// Routes to each of the request's destinations; with several ways, all ways to the first destination come first.
     pub routes: Arc<[RoutesTo]>,
-    /// Satellites that each site can use, in ascending order: those in view that have not failed.
+    /// Satellites that each site can use, in ascending order: those in view that have not failed, of a terminal with a
+    /// handover policy the one that serves it, and of a point of presence those of all gateways.
     pub sights: Vec<Vec<Sight>>,
 }
 
+const fn yes() -> bool {
+    true
+}
+
 impl NetworkRequest {
+    /// Role of a site.
+    pub fn role(&self, site: u32) -> &Role {
+        static TERMINAL: LazyLock<Role> = LazyLock::new(Role::default);
+        self.roles.get(site as usize).unwrap_or_else(|| &TERMINAL)
+    }
+
     /// The request for a path with the same satellites and rules.
     pub(crate) fn path_request(&self) -> Result<PathRequest, PathError> {
         let [first, .., last] = self.sites.as_slice() else {
@@ -77,7 +100,7 @@ impl NetworkRequest {
             from: first.clone(),
             to: last.clone(),
             gateways: Vec::new(),
-            relay: Some(Relay::Isl),
+            relay: self.has_lasers.then_some(Relay::Isl),
             handover: crate::handover::default_policy(self.compat).to_owned(),
             outage: crate::OutageModel::None,
             intermediate_outage: Duration::ZERO,
@@ -97,6 +120,10 @@ impl NetworkRequest {
     pub fn validate(&self) -> Result<(), PathError> {
         self.path_request()?.validate()?;
         self.routing.check([self.constellation.satellites() as usize, self.sites.len()])?;
+        self.roles.iter().try_for_each(Role::check)?;
+        if self.roles.contains(&Role::PointOfPresence) && !self.roles.contains(&Role::Gateway) {
+            return Err(PathError::NoGateways);
+        }
         self.sites.iter().try_for_each(Place::validate)
     }
 }

@@ -55,6 +55,9 @@ pub struct PathOptions {
     pub isl_seam: bool,
     /// Minimum height of inter-satellite links above a sphere with the equator's radius.
     pub isl_clearance: Length,
+    /// Whether packets of an access path may go over inter-satellite links to a satellite with a gateway in view.
+    #[serde(default)]
+    pub isl_backhaul: bool,
     /// Minimum angle that sites keep from the geostationary arc, in degrees; `None` for no limit.
     pub geo_avoidance_deg: Option<f64>,
     /// Points of presence of an access path; `from` uses the nearest.
@@ -109,6 +112,7 @@ impl Default for PathOptions {
         Self {
             isl_seam: true,
             isl_clearance: Length::from_kilometres(80.0),
+            isl_backhaul: false,
             geo_avoidance_deg: None,
             pops: Vec::new(),
             fibre_stretch: 1.4,

@@ -5,7 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, NetworkPlan, QueueSize};
+use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, NetworkLink, NetworkPlan, QueueSize};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End, without_numbers};
 use skyhop_units::{Bytes, Duration, Instant};
@@ -362,14 +362,14 @@ impl<'r> Recorder<'r> {
     /// Summaries of the other links, by name; in a network, of those that have carried something.
     fn other_summaries(&self, end: Instant) -> BTreeMap<String, LinkSummary> {
         if let Some(network) = &self.experiment.network {
-            let links = (0..).zip(network.link_names()).filter(|(link, _)| self.has_carried(*link));
-            let summary = |(link, name): (u16, String)| {
-                let hop = network.hop(usize::from(link));
-                let queues = [hop.queue.clone(), hop.queue.clone()];
-                let schedules = [&hop.config.schedule; 2];
-                (name, self.link_summary(link, (schedules, &queues), end))
+            let links = (0..).zip(network.links()).zip(network.link_names());
+            let summary = |((number, link), name): ((u16, NetworkLink), String)| {
+                let queues = [0, 1].map(|_| network.hop(link).queue.clone());
+                let schedules = [network.schedule(link); 2];
+                (name, self.link_summary(number, (schedules, &queues), end))
             };
-            return links.map(summary).collect();
+            let carried = links.filter(|((number, _), _)| self.has_carried(*number));
+            return carried.map(summary).collect();
         }
         let path_link = self.experiment.path_link();
         let others = (0..).zip(&self.experiment.links).filter(|(number, _)| *number != path_link);

@@ -68,7 +68,7 @@ impl SiteRow {
 
 impl From<PositionKeys> for SiteRow {
     fn from(keys: PositionKeys) -> Self {
-        let PositionKeys { name, lat, lon, alt, population } = keys;
+        let PositionKeys { name, lat, lon, alt, population, .. } = keys;
         let population = population.map(|inhabitants| inhabitants as f64);
         Self { name, latitude_deg: lat, longitude_deg: lon, altitude_m: alt, population }
     }

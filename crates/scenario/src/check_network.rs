@@ -10,7 +10,7 @@ use crate::ScenarioError;
 use crate::catalogue::SiteRow;
 use crate::named::NamedScenario;
 use crate::types::{
-    Flow, FlowKeys, FlowKind, GridKeys, HopKeys, LinkSection, NetworkSection, Routing,
+    DownlinkOf, Flow, FlowKeys, FlowKind, GridKeys, HopKeys, LinkSection, NetworkSection, Routing,
     SignalSource, SiteKeys, Sites, TrafficSection,
 };
 
@@ -27,7 +27,9 @@ impl NamedScenario {
     /// Check a scenario with `[network]` as far as its keys tell; files and places are read when it is planned.
     pub(crate) fn check_network(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
         self.check_no_path_keys()?;
-        self.check_sites(&network.sites)?;
+        let least = if network.gateways.is_some() { 1 } else { 2 };
+        self.check_sites("network.sites", &network.sites, least)?;
+        self.check_ground(network)?;
         self.check_failures(&self.scenario.failure)?;
         if network.compat == Compat::Leoem {
             let what = "is \"leoem\", which is for paths; expected \"none\" or \"hypatia\"";
@@ -107,27 +109,69 @@ impl NamedScenario {
         }
     }
 
-    /// Check the number of sites, and the positions that the scenario gives.
-    fn check_sites(&self, sites: &Sites) -> Result<(), ScenarioError> {
+    /// Check the keys of gateways, points of presence and the links of single sites.
+    fn check_ground(&self, network: &NetworkSection) -> Result<(), ScenarioError> {
+        for (key, list) in
+            [("network.gateways", &network.gateways), ("network.pops", &network.pops)]
+        {
+            list.as_ref().map_or(Ok(()), |list| self.check_sites(key, list, 1))?;
+        }
+        if network.pops.is_some() && network.gateways.is_none() {
+            let what = "has no effect without gateways, over which packets get there; add network.gateways";
+            return Err(self.key_error("network.pops", what));
+        }
+        if !(1.0..=10.0).contains(&network.fibre_stretch) {
+            let what = format!("is {}; expected 1 to 10", network.fibre_stretch);
+            return Err(self.key_error("network.fibre_stretch", what));
+        }
+        let own = match &network.sites {
+            Sites::Listed(listed) => listed.as_slice(),
+            Sites::Named(_) | Sites::Grid(_) => &[],
+        };
+        let has_access = |site: &SiteKeys| match site {
+            SiteKeys::Position(keys) => keys.access.is_some(),
+            SiteKeys::Place(_) => false,
+        };
+        let of_sites = (0..).zip(own).find(|(_, site)| has_access(site));
+        let of_all = network.user_links.access.is_some();
+        let key = match of_sites {
+            _ if of_all => "network.user_links.access".to_owned(),
+            Some((index, _)) => format!("network.sites.{index}.access"),
+            None => return Ok(()),
+        };
+        match network.user_links.per {
+            DownlinkOf::Site => Ok(()),
+            DownlinkOf::Satellite => {
+                let what =
+                    "is about the link of a single site; add network.user_links.per = \"site\"";
+                Err(self.key_error(key, what))
+            }
+        }
+    }
+
+    /// Check the number of sites that a key gives, and their positions.
+    fn check_sites(&self, key: &str, sites: &Sites, least: usize) -> Result<(), ScenarioError> {
         match sites {
             Sites::Named(name) => match name.strip_prefix(TOP) {
                 Some(_) if top_cities(name).is_none() => {
                     let what =
                         format!("is \"{name}\"; expected a number of cities such as \"top-100\"");
-                    Err(self.key_error("network.sites", what))
+                    Err(self.key_error(key, what))
                 }
-                Some(_) => self.check_number_of_sites(top_cities(name).unwrap_or_default()),
+                Some(_) => {
+                    self.check_number_of_sites(key, top_cities(name).unwrap_or_default(), least)
+                }
                 None => Ok(()),
             },
-            Sites::Grid(grid) => self.check_grid(grid),
+            Sites::Grid(grid) => self.check_grid(key, grid),
             Sites::Listed(listed) => {
-                self.check_number_of_sites(listed.len())?;
+                self.check_number_of_sites(key, listed.len(), least)?;
                 let positions = (0..).zip(listed).filter_map(|(index, site)| match site {
                     SiteKeys::Position(keys) => Some((index, SiteRow::from(keys.clone()))),
                     SiteKeys::Place(_) => None,
                 });
                 let check = |(index, row): (u32, SiteRow)| {
-                    let wrong = |what| self.key_error(format!("network.sites.{index}"), what);
+                    let wrong = |what| self.key_error(format!("{key}.{index}"), what);
                     row.check().map_err(wrong)
                 };
                 positions.into_iter().try_for_each(check)
@@ -135,13 +179,13 @@ impl NamedScenario {
         }
     }
 
-    fn check_grid(&self, keys: &GridKeys) -> Result<(), ScenarioError> {
+    fn check_grid(&self, key: &str, keys: &GridKeys) -> Result<(), ScenarioError> {
         let [south, north] = keys.latitudes;
         if !(-90.0..=90.0).contains(&south) || !(-90.0..=90.0).contains(&north) || south >= north {
             let what = format!(
                 "is [{south}, {north}]; expected two latitudes from -90 to 90, the southern one first"
             );
-            return Err(self.key_error("network.sites.latitudes", what));
+            return Err(self.key_error(format!("{key}.latitudes"), what));
         }
         let height = keys.grid.degrees();
         if !(SMALLEST_CELL_DEG..=north - south).contains(&height) {
@@ -150,18 +194,23 @@ impl NamedScenario {
                 keys.grid,
                 north - south
             );
-            return Err(self.key_error("network.sites.grid", what));
+            return Err(self.key_error(format!("{key}.grid"), what));
         }
         Ok(())
     }
 
-    /// Check the number of sites of a network.
-    pub(crate) fn check_number_of_sites(&self, count: usize) -> Result<(), ScenarioError> {
-        if (2..=MOST_SITES).contains(&count) {
+    /// Check the number of sites that a key gives.
+    pub(crate) fn check_number_of_sites(
+        &self,
+        key: &str,
+        count: usize,
+        least: usize,
+    ) -> Result<(), ScenarioError> {
+        if (least..=MOST_SITES).contains(&count) {
             return Ok(());
         }
-        let what = format!("has {count}; expected 2 to {MOST_SITES} sites");
-        Err(self.key_error("network.sites", what))
+        let what = format!("has {count}; expected {least} to {MOST_SITES} sites");
+        Err(self.key_error(key, what))
     }
 
     fn check_hop(&self, key: &str, keys: &dyn HopKeys) -> Result<(), ScenarioError> {
@@ -229,11 +278,13 @@ impl NamedScenario {
 }
 
 /// Keys of all kinds of links of a network, each with its key in `[network]`.
-pub(crate) fn hops(network: &NetworkSection) -> [(&'static str, &dyn HopKeys); 3] {
+pub(crate) fn hops(network: &NetworkSection) -> [(&'static str, &dyn HopKeys); 5] {
     [
         ("lasers", &network.lasers),
         ("user_links.down", &network.user_links.down),
         ("user_links.up", &network.user_links.up),
+        ("gateway_links.down", &network.gateway_links.down),
+        ("gateway_links.up", &network.gateway_links.up),
     ]
 }
 

@@ -25,8 +25,9 @@ pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
 pub use network::{
-    GridKeys, HopKeys, Interval, LaserKeys, NetworkSection, PositionKeys, SiteKeys, Sites,
-    TrafficKind, TrafficSection, UserLinkKeys, UserLinks,
+    DownlinkOf, GatewayLinkKeys, GatewayLinks, GridKeys, HopKeys, InternetKeys, Interval,
+    LaserKeys, NetworkRelay, NetworkSection, PositionKeys, SiteKeys, Sites, TrafficKind,
+    TrafficSection, UserLinkKeys, UserLinks,
 };
 pub(crate) use path::STARLINK_OFFSET;
 use path::STARLINK_PERIOD;

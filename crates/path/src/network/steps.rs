@@ -6,6 +6,7 @@ use std::sync::Arc;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
+use super::ground::{Backhaul, Moment, Serving, Usable};
 use super::{NetworkRequest, NetworkStep, Sight};
 use crate::compat::CompatRules;
 use crate::failures::FailedParts;
@@ -30,8 +31,10 @@ pub struct NetworkSteps {
     /// Satellites in view of each site at the last computation of the routes, those that fail included, with the delays
     /// at the begin of the next step.
     in_view: Vec<Vec<Link>>,
-    /// Satellites of `in_view` that have not failed at the begin of the next step.
-    usable: Vec<Vec<Link>>,
+    /// Satellites that each site can use at the begin of the next step.
+    usable: Usable,
+    backhaul: Backhaul,
+    serving: Serving,
     failed: FailedParts,
     routes: Arc<[RoutesTo]>,
     next: Instant,
@@ -52,7 +55,9 @@ impl NetworkSteps {
             routing: request.routing.routing(&request, threads),
             positions: Vec::new(),
             in_view: vec![Vec::new(); request.sites.len()],
-            usable: Vec::new(),
+            usable: Usable::default(),
+            backhaul: Backhaul::new(&request),
+            serving: Serving::new(&request, request.options.grid),
             failed: FailedParts::default(),
             routes: Arc::default(),
             next: Instant::START,
@@ -61,7 +66,7 @@ impl NetworkSteps {
         };
         steps.propagate(Instant::START);
         steps.look(Instant::START);
-        steps.leave_out_failed(Instant::START);
+        steps.find_usable(Instant::START);
         Ok(steps)
     }
 
@@ -71,8 +76,7 @@ impl NetworkSteps {
         let routes = self.routes(from);
         let until = self.end_of_step(from);
         if until == Instant::NEVER {
-            let still = |links: &Vec<Link>| links.iter().map(still).collect();
-            let sights = self.usable.iter().map(still).collect();
+            let sights = self.all_sights(&self.usable);
             return NetworkStep { from, until, routes, sights };
         }
         let before = mem::take(&mut self.usable);
@@ -82,9 +86,9 @@ impl NetworkSteps {
         } else {
             self.move_links();
         }
-        self.leave_out_failed(until);
+        self.find_usable(until);
         self.next = until;
-        let sights = (0..).zip(&before).map(|(site, links)| self.sights(site, links)).collect();
+        let sights = self.all_sights(&before);
         NetworkStep { from, until, routes, sights }
     }
 
@@ -115,6 +119,7 @@ impl NetworkSteps {
     fn look(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
         look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
+        self.backhaul.clear_points(&mut self.in_view);
         for in_view in &mut self.in_view {
             in_view.sort_by_key(|link| link.satellite);
         }
@@ -131,37 +136,50 @@ impl NetworkSteps {
         }
     }
 
-    /// Write the satellites of `in_view` that have not failed at `at` into `usable`.
-    fn leave_out_failed(&mut self, at: Instant) {
+    /// Find the satellites that sites can use at `at`: those in view that have not failed, with a handover policy the one
+    /// that it chooses, and for points of presence those of the gateways.
+    fn find_usable(&mut self, at: Instant) {
         self.failed.update(&self.request.options.failures, at);
-        self.usable.clone_from(&self.in_view);
-        if self.failed.is_empty() {
-            return;
+        self.usable.links.clone_from(&self.in_view);
+        if !self.failed.is_empty() {
+            for (site, links) in self.usable.links.iter_mut().enumerate() {
+                let has_site = self.failed.has_site(site);
+                links.retain(|link| !has_site && !self.failed.has_satellite(link.satellite));
+            }
         }
-        for (site, usable) in self.usable.iter_mut().enumerate() {
-            let has_site = self.failed.has_site(site);
-            usable.retain(|link| !has_site && !self.failed.has_satellite(link.satellite));
+        if self.computes_routes(at) {
+            let utc = self.request.start.after(at - Instant::START);
+            let Self { ephemeris, sky, .. } = self;
+            self.serving.choose(&Moment { now: at, utc, ephemeris, sky }, &self.usable);
         }
+        self.serving.restrict(&mut self.usable);
+        self.backhaul.connect(&mut self.usable, &self.failed);
     }
 
-    /// Satellites that a site could use at the begin of a step, with their delays at its end, which is now.
-    fn sights(&self, site: usize, before: &[Link]) -> Vec<Sight> {
-        let place = &self.sky.sites()[site];
-        let sight = |link: &Link| {
+    /// Satellites that each site could use at the begin of a step, with their delays at its end, which is now.
+    fn all_sights(&self, before: &Usable) -> Vec<Vec<Sight>> {
+        let sites = 0..before.links.len() as u32;
+        sites.map(|site| self.sights(site, before)).collect()
+    }
+
+    fn sights(&self, site: u32, before: &Usable) -> Vec<Sight> {
+        let sight = |(index, link): (usize, &Link)| {
+            let via = before.via(site, index);
+            let of_antenna =
+                if via.antenna == site { None } else { before.link(via.antenna, link.satellite) };
+            let begin_s = of_antenna.unwrap_or(link).delay_s;
             let position = self.positions[link.satellite as usize];
-            let delay_s = self.request.compat.ground_delay_s(position, place);
+            let antenna = &self.sky.sites()[via.antenna as usize];
+            let end_s = self.request.compat.ground_delay_s(position, antenna);
             Sight {
                 satellite: link.satellite,
-                delay: [link.delay_s, delay_s].map(Duration::from_secs_f64),
-                lasts: self.can_use(site, link.satellite),
+                antenna: via.antenna,
+                fibre: Duration::from_secs_f64(via.fibre_s),
+                delay: [begin_s, end_s].map(Duration::from_secs_f64),
+                lasts: self.usable.has(via.antenna, link.satellite),
             }
         };
-        before.iter().map(sight).collect()
-    }
-
-    /// Whether a site can use a satellite at the begin of the next step.
-    fn can_use(&self, site: usize, satellite: u32) -> bool {
-        self.usable[site].binary_search_by_key(&satellite, |link| link.satellite).is_ok()
+        before.links[site as usize].iter().enumerate().map(sight).collect()
     }
 
     /// Routes of the step that begins at `from`, which is now.
@@ -174,7 +192,7 @@ impl NetworkSteps {
         let found = self.routing.routes(&NetworkView {
             now: from,
             graph: self.topology.graph(),
-            in_view: &self.usable,
+            in_view: &self.usable.links,
             destinations: &self.request.destinations,
         });
         let is_new = found.is_some();
@@ -192,7 +210,7 @@ impl NetworkSteps {
         let usable = |(destination, routes): (&u32, &RoutesTo)| {
             let next = |(satellite, next): (u32, &Option<u32>)| {
                 let exists = |next: &u32| match *next {
-                    last if last == satellite => self.can_use(*destination as usize, last),
+                    last if last == satellite => self.usable.has(*destination, last),
                     next => {
                         let mut edges = self.topology.graph().edges(satellite).iter();
                         edges.any(|edge| edge.to == next && edge.is_open())
@@ -200,8 +218,8 @@ impl NetworkSteps {
                 };
                 next.filter(exists)
             };
-            let up = |(site, up): (usize, &Option<(u32, Duration)>)| {
-                up.filter(|(satellite, _)| self.can_use(site, *satellite))
+            let up = |(site, up): (u32, &Option<(u32, Duration)>)| {
+                up.filter(|(satellite, _)| self.usable.has(site, *satellite))
             };
             RoutesTo {
                 next: (0..).zip(&routes.next).map(next).collect(),
@@ -213,10 +231,4 @@ impl NetworkSteps {
         let destinations = self.request.destinations.iter().flat_map(each_way);
         destinations.zip(self.routes.iter()).map(usable).collect()
     }
-}
-
-/// Sight of a satellite that stands still.
-fn still(link: &Link) -> Sight {
-    let delay = Duration::from_secs_f64(link.delay_s);
-    Sight { satellite: link.satellite, delay: [delay; 2], lasts: true }
 }

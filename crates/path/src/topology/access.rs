@@ -1,11 +1,12 @@
-//! Access topology: one satellite, a gateway, the user's point of presence, and fibre to the other end.
+//! Access topology: a satellite, or several that lasers join, a gateway, the user's point of presence, and fibre to the
+//! other end.
 
 use crate::compat::CompatRules;
 use skyhop_model::Compat;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
-use super::{Hops, Topology, sky};
+use super::{Hops, PlusGrid, Topology, sky};
 use crate::fibre::{fibre_delay_s, great_circle_m};
 use crate::route::Graph;
 use crate::{PathRequest, Place};
@@ -26,6 +27,8 @@ pub struct Access {
     /// Best gateway of each satellite: its index, and the one-way delay from the satellite over the
     /// gateway to `to` in s; `None` without a gateway in view.
     best: Vec<Option<(u32, f64)>>,
+    /// Lasers over which packets get to a satellite with a gateway in view, if the request has them.
+    lasers: Option<PlusGrid>,
     links: Vec<(u32, u32, f64)>,
     graph: Graph,
     components: Vec<u32>,
@@ -52,6 +55,7 @@ impl Access {
             satellites,
             compat: request.compat,
             best: Vec::new(),
+            lasers: request.options.isl_backhaul.then(|| PlusGrid::new(request)),
             links: Vec::new(),
             graph: Graph::default(),
             components: Vec::new(),
@@ -93,6 +97,14 @@ impl Topology for Access {
                 .zip(&self.best)
                 .filter_map(|(satellite, best)| best.map(|(_, s)| (satellite, self.to, s))),
         );
+        if let Some(lasers) = &mut self.lasers {
+            lasers.update(now, positions);
+            let graph = lasers.graph();
+            for from in 0..self.satellites {
+                let open = graph.edges(from).iter().filter(|edge| edge.to > from && edge.is_open());
+                self.links.extend(open.map(|edge| (from, edge.to, edge.weight)));
+            }
+        }
         self.graph.rebuild(self.to as usize + 1, &self.links);
         self.graph.components(&mut self.components);
     }
@@ -110,11 +122,17 @@ impl Topology for Access {
     }
 
     fn hops(&self, route: &[u32], positions: &[Vec3], hops: &mut Hops) {
-        let [satellite, _] = route else { return };
-        let Some((gateway, _)) = self.best[*satellite as usize] else { return };
+        let [satellites @ .., _] = route else { return };
+        let Some(last) = satellites.last() else { return };
+        let Some((gateway, _)) = self.best[*last as usize] else { return };
+        if let Some(lasers) = &self.lasers {
+            lasers.hops(satellites, positions, hops);
+        } else {
+            hops.nodes.push(*last as i32);
+        }
         let site = &self.sky.sites()[gateway as usize];
-        let down_s = self.compat.ground_delay_s(positions[*satellite as usize], site);
-        hops.nodes.extend([*satellite, self.satellites + gateway, self.pop].map(|n| n as i32));
+        let down_s = self.compat.ground_delay_s(positions[*last as usize], site);
+        hops.nodes.extend([self.satellites + gateway, self.pop].map(|n| n as i32));
         let delays =
             [down_s, self.to_pop_s[gateway as usize], self.to_end_s].map(Duration::from_secs_f64);
         hops.delays.extend(delays);

@@ -6,6 +6,7 @@ mod damaged;
 mod exports;
 mod failures;
 mod field_logs;
+mod ground;
 mod hypatia;
 mod jitter;
 mod leoem;

@@ -40,6 +40,8 @@ pub(crate) fn request(
         every: Some(STEP),
         duration: STEP * 20,
         routing: RoutingKind::default(),
+        roles: Vec::new(),
+        has_lasers: true,
         compat,
         options: PathOptions::default(),
     }

@@ -3,6 +3,7 @@
 use skyhop_experiment::seed_for;
 use skyhop_orbit::{Constellation, Formation};
 use skyhop_path::failures::{Failure, Failures, Part, drawn_satellites};
+use skyhop_path::network::Role;
 use skyhop_path::{PathRequest, Place};
 use skyhop_units::{Duration, Instant, Quoted, UtcInstant, did_you_mean};
 use toml::Value;
@@ -19,6 +20,8 @@ pub(crate) struct Fallible<'a> {
     pub(crate) start: UtcInstant,
     /// Index of a site by its name. The error says that there is none.
     pub(crate) site: &'a dyn Fn(&str) -> Result<u32, String>,
+    /// Role of each site; sites after the last role are terminals.
+    pub(crate) roles: &'a [Role],
 }
 
 impl NamedScenario {
@@ -68,8 +71,12 @@ impl NamedScenario {
                 .map(|(index, _)| index)
                 .ok_or_else(|| format!("there is no site {}{}", Quoted(name), hint()))
         };
-        let of =
-            Fallible { constellation: &request.constellation, start: request.start, site: &index };
+        let of = Fallible {
+            constellation: &request.constellation,
+            start: request.start,
+            site: &index,
+            roles: &[],
+        };
         request.options.failures = self.failures(&entries, of)?;
         Ok(request)
     }
@@ -109,6 +116,14 @@ impl Fallible<'_> {
             FailingPart::Plane { shell, plane } => self.plane(shell, plane).map(satellites),
             FailingPart::Site(name) => {
                 let index = (self.site)(name).map_err(|what| ("site", what))?;
+                Ok(vec![Part::Site(index)])
+            }
+            FailingPart::Gateway(name) => {
+                let index = (self.site)(name).map_err(|what| ("gateway", what))?;
+                if self.roles.get(index as usize) != Some(&Role::Gateway) {
+                    let what = format!("is {}, which is no gateway; write site", Quoted(name));
+                    return Err(("gateway", what));
+                }
                 Ok(vec![Part::Site(index)])
             }
             FailingPart::Laser([one, other]) => {

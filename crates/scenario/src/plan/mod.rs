@@ -10,6 +10,7 @@ mod failures;
 mod flows;
 mod forecast;
 mod grid;
+mod ground;
 mod hops;
 mod links;
 mod network;

@@ -1,80 +1,31 @@
 //! Plan of a network: its sites, its links, and the flows between the sites.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::iter::repeat_n;
 
-use skyhop_experiment::{Experiment, FlowPlan, HopPlan, NetworkPlan, QueueSize, seed_for};
+use skyhop_experiment::{
+    Experiment, FlowPlan, HopPlan, NetworkHops, NetworkPlan, QueueSize, seed_for,
+};
 use skyhop_link::{Link, LinkConfig};
 use skyhop_model::{Direction, DuringOutage, Relay};
-use skyhop_orbit::Geodetic;
 use skyhop_path::failures::Part;
 use skyhop_path::network::NetworkRequest;
 use skyhop_path::routing::RoutingKind;
 use skyhop_path::{Endpoint, PathError, PathRequest, PathTrace, Place};
-use skyhop_units::{Duration, Quoted, did_you_mean};
+use skyhop_units::Duration;
 
-use crate::check_network::{hops, top_cities};
+use crate::ScenarioError;
+use crate::check_network::hops;
 use crate::named::NamedScenario;
 use crate::plan::failures::Fallible;
-use crate::plan::grid::Grid;
+use crate::plan::ground::{Ground, Site, SitesByName};
 use crate::plan::links::queue_limit;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
-    ConstellationPath, Flow, GridKeys, HopKeys, NetworkSection, PathKind, PathSection, Scenario,
-    SiteKeys, Sites, TrafficKind,
+    ConstellationPath, DownlinkOf, Flow, HopKeys, NetworkRelay, NetworkSection, PathKind,
+    PathSection, Scenario,
 };
-use crate::{ScenarioError, catalogue};
-
-/// Number of the most populous cities that make the population of cells.
-const CITIES_OF_CELLS: usize = 10_000;
-
-/// Round to three decimals, for names.
-fn rounded(degrees: f64) -> f64 {
-    (degrees * 1e3).round() / 1e3
-}
-
-/// Site of a network.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Site {
-    pub(crate) place: Place,
-    /// Name in the scenario, which may be shorter than that of the place.
-    given: String,
-    /// Inhabitants; looked up only for traffic that depends on them.
-    pub(crate) population: Option<u64>,
-}
-
-/// Indices of sites by the names that the scenario gives, and by those of the places.
-pub(crate) struct SitesByName<'s> {
-    sites: &'s [Site],
-    indices: HashMap<&'s str, u32>,
-}
-
-impl<'s> SitesByName<'s> {
-    pub(crate) fn new(sites: &'s [Site]) -> Self {
-        // Cities have names such as "London, GB"; "London" means one of them if there is no other.
-        let mut short = HashMap::new();
-        for (index, site) in (0..).zip(sites) {
-            let (name, _) = site.place.name.split_once(", ").unwrap_or((&site.place.name, ""));
-            short.entry(name).and_modify(|only| *only = None).or_insert(Some(index));
-        }
-        let mut indices: HashMap<&str, u32> =
-            short.into_iter().filter_map(|(name, only)| Some((name, only?))).collect();
-        // Whole names take precedence, and those that the scenario gives over all others.
-        indices.extend((0..).zip(sites).map(|(index, site)| (&*site.place.name, index)));
-        indices.extend((0..).zip(sites).map(|(index, site)| (&*site.given, index)));
-        Self { sites, indices }
-    }
-
-    /// Index of a site. The error says that there is none.
-    pub(crate) fn index(&self, name: &str) -> Result<u32, String> {
-        self.indices.get(name.trim()).copied().ok_or_else(|| {
-            let known = self.sites.iter().flat_map(|site| [&*site.given, &*site.place.name]);
-            let hint = did_you_mean(name, known);
-            format!("there is no site {}{hint}; expected one of network.sites", Quoted(name))
-        })
-    }
-}
 
 impl NamedScenario {
     /// Build the experiment of a scenario with `[network]`.
@@ -88,12 +39,12 @@ impl NamedScenario {
     ) -> Result<Experiment, ScenarioError> {
         let cc_files = self.load_cc_files()?.digests;
         let Scenario { run, tcp, live, linux, .. } = &self.scenario;
-        let sites = self.sites(network, places)?;
-        let flows = self.network_flows(network, &sites)?;
+        let ground = self.ground(network, places)?;
+        let flows = self.network_flows(network, &ground)?;
         self.check_flow_rows(&flows)?;
-        let of_path = self.request_of_network(network, &sites)?;
-        let (of_path, routing) = self.with_failures(network, of_path, &sites)?;
-        let plan = self.network_plan(network, (of_path, routing), sites, &flows)?;
+        let of_path = self.request_of_network(network, &ground.sites)?;
+        let (of_path, routing) = self.with_failures(network, of_path, &ground)?;
+        let plan = self.network_plan(network, (of_path, routing), ground, &flows)?;
         self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
@@ -115,95 +66,13 @@ impl NamedScenario {
         })
     }
 
-    /// Sites of the network, in the order of the scenario.
-    fn sites(
-        &self,
-        network: &NetworkSection,
-        places: FindPlace<'_>,
-    ) -> Result<Vec<Site>, ScenarioError> {
-        let kind = network.traffic.as_ref().map(|traffic| &traffic.kind);
-        let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)));
-        let sites = match &network.sites {
-            Sites::Named(name) => self.named_sites(name, places)?,
-            Sites::Grid(keys) => self.grid_sites(keys, needs_population, places)?,
-            Sites::Listed(listed) => {
-                let site = |(index, site): (usize, &SiteKeys)| match site {
-                    SiteKeys::Position(keys) => Ok(Site::from_row(keys.clone().into())),
-                    SiteKeys::Place(name) => {
-                        let place = places.find(name).map_err(|what| {
-                            self.key_error(format!("network.sites.{index}"), what)
-                        })?;
-                        let known = needs_population.then(|| places.population(name));
-                        Ok(Site { place, given: name.clone(), population: known.flatten() })
-                    }
-                };
-                listed.iter().enumerate().map(site).collect::<Result<_, ScenarioError>>()?
-            }
-        };
-        self.check_number_of_sites(sites.len())?;
-        let mut names = HashSet::new();
-        match sites.iter().find(|site| !names.insert(&site.place.name)) {
-            Some(twice) => {
-                let what = format!(
-                    "has {} twice; expected sites with different names",
-                    Quoted(&twice.place.name)
-                );
-                Err(self.key_error("network.sites", what))
-            }
-            None => Ok(sites),
-        }
-    }
-
-    /// The most populous cities, or the sites of a list.
-    fn named_sites(&self, name: &str, places: FindPlace<'_>) -> Result<Vec<Site>, ScenarioError> {
-        let key = "network.sites";
-        let Some(count) = top_cities(name) else {
-            let rows = catalogue::site_list(name, self.base(), &self.origin, key)?;
-            return Ok(rows.into_iter().map(Site::from_row).collect());
-        };
-        let cities = places.largest(count).map_err(|what| self.key_error(key, what))?;
-        let site = |(place, population): (Place, u64)| Site {
-            given: place.name.clone(),
-            place,
-            population: Some(population),
-        };
-        Ok(cities.into_iter().map(site).collect())
-    }
-
-    /// Centres of the cells of a grid, with the inhabitants of the cities in each.
-    fn grid_sites(
-        &self,
-        keys: &GridKeys,
-        needs_population: bool,
-        places: FindPlace<'_>,
-    ) -> Result<Vec<Site>, ScenarioError> {
-        let grid = Grid::new(keys);
-        let mut inhabitants = vec![0; grid.cells()];
-        if needs_population || keys.populated {
-            let cities = places.largest(CITIES_OF_CELLS);
-            for (city, of_city) in cities.map_err(|what| self.key_error("network.sites", what))? {
-                if let Some(cell) = grid.cell_at(city.position) {
-                    inhabitants[cell] += of_city;
-                }
-            }
-        }
-        let cells = grid.centres().zip(inhabitants);
-        let cells = cells.filter(|(_, inhabitants)| *inhabitants > 0 || !keys.populated);
-        let site = |(position, inhabitants): (Geodetic, u64)| {
-            let name =
-                format!("{},{}", rounded(position.latitude_deg), rounded(position.longitude_deg));
-            let place = Place { name: name.clone(), position };
-            Site { place, given: name, population: Some(inhabitants) }
-        };
-        Ok(cells.map(site).collect())
-    }
-
     /// Flows of `[[flow]]`, then those of `[network.traffic]`.
     fn network_flows(
         &self,
         network: &NetworkSection,
-        sites: &[Site],
+        ground: &Ground,
     ) -> Result<Vec<FlowPlan>, ScenarioError> {
+        let sites = &ground.sites;
         let by_name = SitesByName::new(sites);
         let mut planned: Vec<(String, Flow, [u32; 2])> = Vec::new();
         for (entry, flow) in self.scenario.flow.iter().enumerate() {
@@ -225,7 +94,7 @@ impl NamedScenario {
         if let Some(traffic) = &network.traffic {
             let flow = traffic.flow();
             let count = flow.common.count as usize;
-            let pairs = self.traffic_pairs(&traffic.kind, sites)?;
+            let pairs = self.traffic_pairs(traffic, ground)?;
             self.check_number_of_flows(planned.len() + pairs.len().saturating_mul(count))?;
             let key = "network.traffic";
             for pair in pairs {
@@ -256,6 +125,7 @@ impl NamedScenario {
             stale_after: network.stale_after,
             isl_seam: network.isl_seam,
             isl_clearance: network.isl_clearance,
+            fibre_stretch: network.fibre_stretch,
             ..ConstellationPath::default()
         };
         let kind = PathKind::Constellation(Box::new(keys));
@@ -271,13 +141,14 @@ impl NamedScenario {
         &self,
         network: &NetworkSection,
         mut request: PathRequest,
-        sites: &[Site],
+        ground: &Ground,
     ) -> Result<(PathRequest, RoutingKind), ScenarioError> {
-        let by_name = SitesByName::new(sites);
+        let by_name = SitesByName::new(&ground.sites);
         let of = Fallible {
             constellation: &request.constellation,
             start: request.start,
             site: &|name| by_name.index(name),
+            roles: &ground.roles,
         };
         let routing = self.routing_kind(&network.routing, of)?;
         request.options.failures = self.failures(&self.scenario.failure, of)?;
@@ -305,7 +176,7 @@ impl NamedScenario {
         &self,
         network: &NetworkSection,
         (of_path, routing): (PathRequest, RoutingKind),
-        sites: Vec<Site>,
+        Ground { sites, roles }: Ground,
         flows: &[FlowPlan],
     ) -> Result<NetworkPlan, ScenarioError> {
         // Data and acknowledgements of a flow go to its two sites.
@@ -314,7 +185,9 @@ impl NamedScenario {
         let PathRequest { constellation, start, compat, duration, options, .. } = of_path;
         let request = NetworkRequest {
             constellation,
-            sites: sites.into_iter().map(|site| site.place).collect(),
+            sites: sites.iter().map(|site| site.place.clone()).collect(),
+            roles,
+            has_lasers: network.relay == NetworkRelay::Isl,
             destinations: destinations.into_iter().collect(),
             start,
             every: network.interval.0,
@@ -323,11 +196,23 @@ impl NamedScenario {
             compat,
             options,
         };
-        let [laser, down, up] = hops(network);
         let hop =
             |(key, keys): (&str, &dyn HopKeys)| self.hop_plan(&format!("network.{key}"), keys);
+        let [laser, down, up, gateway_down, gateway_up] = hops(network).map(hop);
+        let hops = NetworkHops {
+            laser: laser?,
+            down: down?,
+            up: up?,
+            gateway_down: gateway_down?,
+            gateway_up: gateway_up?,
+        };
+        let access = self.access_of_sites(network, &sites, &request)?;
         let wrong = |error: PathError| self.key_error("network", error.to_string());
-        NetworkPlan::new(request, [hop(laser)?, hop(down)?, hop(up)?]).map_err(wrong)
+        Ok(NetworkPlan {
+            downlink_per_site: network.user_links.per == DownlinkOf::Site,
+            access,
+            ..NetworkPlan::new(request, hops).map_err(wrong)?
+        })
     }
 
     /// Rate, queue and loss of the links of one kind, without delay.
@@ -357,7 +242,7 @@ impl NamedScenario {
         let mut value = self.scenario.to_json();
         let network = &mut value["network"];
         network["start"] = serde_json::json!(request.start);
-        self.make_paths_absolute(network, &["constellation", "sites"]);
+        self.make_paths_absolute(network, &["constellation", "sites", "gateways", "pops"]);
         if let Some(routing) = network.get_mut("routing") {
             self.make_paths_absolute(routing, &["file"]);
         }
@@ -371,24 +256,17 @@ impl NamedScenario {
     }
 }
 
-impl Site {
-    fn from_row(row: catalogue::SiteRow) -> Self {
-        let population = row.population.map(|inhabitants| inhabitants.round() as u64);
-        Self { given: row.name.clone(), population, place: row.into_place() }
-    }
-}
-
 /// Notes on features of the network that its constellation is not known to have, or does not have.
 fn notes(plan: &NetworkPlan) -> Vec<String> {
     let constellation = &plan.request.constellation;
     let mut notes = Vec::new();
-    if !constellation.isl {
+    if plan.request.has_lasers && !constellation.isl {
         notes.push(format!(
             "{} has no links between satellites; the network is computed as if it had",
             constellation.name
         ));
     }
-    if constellation.shells.len() > 1 {
+    if plan.request.has_lasers && constellation.shells.len() > 1 {
         notes.push(format!(
             "no laser joins the {} shells of {}: a route uses the satellites of one shell",
             constellation.shells.len(),

@@ -107,15 +107,20 @@ impl NamedScenario {
         computed: Option<&PathTrace>,
     ) -> Result<PathTrace, ScenarioError> {
         let run = &self.scenario.run;
+        let (duration, seed) = (run.duration, seed_for(run.seed, "access"));
+        let request = skyhop_access::Request { ends, start, duration, seed, computed };
+        self.drawn_access(key, profile, &request)
+    }
+
+    /// Draw a path from the access profile that a key names.
+    pub(crate) fn drawn_access(
+        &self,
+        key: &str,
+        profile: &str,
+        request: &skyhop_access::Request<'_>,
+    ) -> Result<PathTrace, ScenarioError> {
         let profile = catalogue::access_profile(profile, self.base(), &self.origin, key)?;
-        let request = skyhop_access::Request {
-            ends,
-            start,
-            duration: run.duration,
-            seed: seed_for(run.seed, "access"),
-            computed,
-        };
-        skyhop_access::draw(&profile, &request)
+        skyhop_access::draw(&profile, request)
             .map_err(|error| self.key_error(key, error.to_string()))
     }
 

@@ -1,18 +1,20 @@
 //! Traffic of a network: its clients and servers, drawn or read.
 
 mod gravity;
+mod internet;
 mod matrix;
 mod pairing;
 mod permutation;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use skyhop_app::App;
 use skyhop_experiment::seed_for;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
-use crate::plan::network::Site;
-use crate::types::TrafficKind;
+use crate::plan::ground::Ground;
+use crate::types::{TrafficKind, TrafficSection};
 
 /// Client and server of a flow, as indices of sites.
 pub(crate) type Pair = [u32; 2];
@@ -24,21 +26,28 @@ impl NamedScenario {
     /// A population is unknown, an odd number of sites makes no pairs, or a file is wrong.
     pub(crate) fn traffic_pairs(
         &self,
-        kind: &TrafficKind,
-        sites: &[Site],
+        traffic: &TrafficSection,
+        ground: &Ground,
     ) -> Result<Vec<Pair>, ScenarioError> {
+        // Gateways and points of presence take no part in draws.
+        let sites = &ground.sites[..ground.terminals()];
         // Draws are by name, so that they do not depend on the order of the sites.
         let mut by_name: Vec<u32> = (0..sites.len() as u32).collect();
         by_name.sort_by_key(|index| &sites[*index as usize].place.name);
         let mut draws = Draws::new(self.scenario.run.seed);
         let wrong = |key: &str, what| self.key_error(key, what);
-        match kind {
+        match &traffic.kind {
             TrafficKind::Permutation => Ok(permutation::pairs(&by_name, &mut draws)),
             TrafficKind::Pairing => pairing::pairs(&by_name, &mut draws)
                 .map_err(|what| wrong("network.traffic.kind", what)),
             TrafficKind::Gravity(keys) => gravity::pairs(keys.flows, &by_name, sites, &mut draws)
                 .map_err(|what| wrong("network.sites", what)),
-            TrafficKind::Matrix(keys) => self.matrix_pairs(&keys.file, sites),
+            TrafficKind::Matrix(keys) => self.matrix_pairs(&keys.file, &ground.sites),
+            TrafficKind::Internet(keys) => {
+                let receives = matches!(traffic.tcp.app, App::Bulk(_)) && !keys.upload;
+                internet::pairs(ground, receives)
+                    .map_err(|what| wrong("network.traffic.kind", what))
+            }
         }
     }
 }

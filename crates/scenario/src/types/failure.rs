@@ -7,9 +7,9 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use skyhop_units::{Duration, Quoted, Ratio};
 
-/// `[[failure]]`: failure of one satellite, plane, site or laser of `[network]`, or of a share of all satellites. What is
+/// `[[failure]]`: failure of one satellite, plane, site, gateway or laser of `[network]`, or of a share of all satellites. What is
 /// in the queues and on the links of failed parts is lost, and routes avoid them from the next computation on. Each
-/// entry has one of `satellite`, `plane`, `site`, `laser` and `satellites`.
+/// entry has one of `satellite`, `plane`, `site`, `gateway`, `laser` and `satellites`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct FailureKeys {
@@ -19,8 +19,10 @@ pub struct FailureKeys {
     pub plane: Option<u32>,
     /// Number of the shell of `plane`, counted from 0. Default: 0.
     pub shell: Option<u32>,
-    /// Site that fails: it sends and receives nothing.
+    /// Site that fails: it sends and receives nothing. Gateways and points of presence are sites, too.
     pub site: Option<String>,
+    /// Gateway that fails: it sends and receives nothing.
+    pub gateway: Option<String>,
     /// Laser that fails in both directions, as its two satellites by number or name.
     pub laser: Option<[SatelliteKey; 2]>,
     /// Share of all satellites that fails, drawn at random: "10 %". A larger share with the same seed has the satellites
@@ -91,6 +93,7 @@ pub(crate) enum FailingPart<'k> {
     Satellite(&'k SatelliteKey),
     Plane { shell: u32, plane: u32 },
     Site(&'k str),
+    Gateway(&'k str),
     Laser(&'k [SatelliteKey; 2]),
     Share(Ratio),
 }
@@ -102,12 +105,13 @@ impl FailureKeys {
             self.satellite.as_ref().map(FailingPart::Satellite),
             self.plane.map(|plane| FailingPart::Plane { shell: self.shell.unwrap_or(0), plane }),
             self.site.as_deref().map(FailingPart::Site),
+            self.gateway.as_deref().map(FailingPart::Gateway),
             self.laser.as_ref().map(FailingPart::Laser),
             self.satellites.map(FailingPart::Share),
         ];
         let mut given = parts.into_iter().flatten();
         let (Some(part), None) = (given.next(), given.next()) else {
-            let what = "expected one of satellite, plane, site, laser and satellites";
+            let what = "expected one of satellite, plane, site, gateway, laser and satellites";
             return Err(("", what.to_owned()));
         };
         if self.shell.is_some() && self.plane.is_none() {

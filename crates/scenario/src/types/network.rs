@@ -31,6 +31,26 @@ pub struct NetworkSection {
     /// cities ("top-100"); a grid of cells ({ grid = "5 deg" }); a list from `skyhop list sites`, or a CSV file with the
     /// columns name, latitude_deg and longitude_deg, and optionally altitude_m and population. Required.
     pub sites: Sites,
+    /// How packets get from a site's satellite to another: "isl" (over lasers) or "bent-pipe" (not at all: every route
+    /// goes over one satellite).
+    #[serde(default)]
+    pub relay: NetworkRelay,
+    /// Gateways, in the forms of `sites`: ground stations with an antenna for each satellite in view. Each is the site of
+    /// flows by its name, and joined by fibre to every point of presence. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateways: Option<Sites>,
+    /// Points of presence, in the forms of `sites`: places without antennas, which packets enter and leave over the gateway
+    /// of the least delay. Each is the site of flows by its name. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pops: Option<Sites>,
+    /// Length of the fibre between gateways and points of presence divided by the great-circle distance, 1 to 10.
+    #[serde(default = "default_fibre_stretch")]
+    pub fibre_stretch: f64,
+    /// Handover policy of the sites' terminals: "immediate" (each packet goes over the satellite of its shortest route) or
+    /// one of `skyhop list handovers`, with which a terminal uses one satellite at a time: the policy chooses it as for a
+    /// path from the terminal to itself. At a handover packets in the air are lost. A site's own `handover` comes first.
+    #[serde(default = "default_handover")]
+    pub handover: String,
     /// UTC time at which the run begins. Default: the constellation's epoch; for element sets the median of their
     /// epochs.
     pub start: Option<UtcInstant>,
@@ -72,6 +92,9 @@ pub struct NetworkSection {
     /// Links between satellites and sites.
     #[serde(default)]
     pub user_links: UserLinks,
+    /// Links between satellites and gateways.
+    #[serde(default)]
+    pub gateway_links: GatewayLinks,
     /// Flows between the sites, in addition to those of `[[flow]]`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TrafficSection")]
@@ -90,12 +113,31 @@ fn default_stale_after() -> Duration {
     ConstellationPath::default().stale_after
 }
 
+fn default_fibre_stretch() -> f64 {
+    ConstellationPath::default().fibre_stretch
+}
+
+fn default_handover() -> String {
+    skyhop_path::handover::IMMEDIATE.to_owned()
+}
+
 fn default_clearance() -> Length {
     ConstellationPath::default().isl_clearance
 }
 
 fn yes() -> bool {
     true
+}
+
+/// How packets get from one satellite of a network to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkRelay {
+    /// Over lasers between satellites.
+    #[default]
+    Isl,
+    /// Not at all: every route goes over one satellite.
+    BentPipe,
 }
 
 /// Sites of a network: a list, the name of one, or a grid of cells.
@@ -156,6 +198,12 @@ pub struct PositionKeys {
     /// Inhabitants, for traffic of kind "gravity".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub population: Option<u64>,
+    /// Handover policy of the site's terminal. Default: `network.handover`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<String>,
+    /// Access profile of the site's link, in the forms of `network.user_links.access`. Default: that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<String>,
 }
 
 /// Implement `Deserialize` for an enum of a text and other forms; in contrast to serde's untagged enums, errors name the
@@ -264,8 +312,36 @@ impl JsonSchema for Interval {
 pub struct UserLinks {
     /// Uplink of each site: one queue for its packets to all satellites.
     pub up: UserLinkKeys,
-    /// Downlink of each satellite: one queue for the packets to all sites that it serves.
+    /// Downlink: one queue for the packets of a satellite to all sites or to each, by `per`.
     pub down: UserLinkKeys,
+    /// Whether the downlink of a satellite is shared by all sites ("satellite"), or each site has one of its own from
+    /// each satellite ("site").
+    pub per: DownlinkOf,
+    /// Access profile from `skyhop list access`, or a file: the waits, holes, losses and rates that it adds to each site's
+    /// links as measured, drawn for each site on its own. Needs per = "site". Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<String>,
+}
+
+/// Sharing of a satellite's downlink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DownlinkOf {
+    /// One downlink for all sites.
+    #[default]
+    Satellite,
+    /// One downlink for each site.
+    Site,
+}
+
+/// `[network.gateway_links]`: links between satellites and gateways.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct GatewayLinks {
+    /// Uplink of each gateway: one queue for its packets to all satellites.
+    pub up: GatewayLinkKeys,
+    /// Downlink of each satellite: one queue for its packets to all gateways.
+    pub down: GatewayLinkKeys,
 }
 
 /// Rate, queue and loss of the links of one kind in a network.
@@ -327,6 +403,12 @@ hop_keys!(
     /// `[network.user_links.up]` and `[network.user_links.down]`: links between satellites and sites.
     UserLinkKeys,
     1_000
+);
+
+hop_keys!(
+    /// `[network.gateway_links.up]` and `[network.gateway_links.down]`: links between satellites and gateways.
+    GatewayLinkKeys,
+    10_000
 );
 
 /// `[network.traffic]`: flows between the sites, with the keys of a `[[flow]]` over TCP.
@@ -398,6 +480,9 @@ pub enum TrafficKind {
     Gravity(GravityKeys),
     /// Numbers of flows from a file.
     Matrix(MatrixKeys),
+    /// Flows between each site and the point of presence nearest to it, or without points of presence the nearest gateway.
+    /// The site is the client; of transfers without an application it is the end that receives.
+    Internet(InternetKeys),
 }
 
 impl Kinds for TrafficKind {
@@ -409,6 +494,14 @@ impl Kinds for TrafficKind {
 pub struct GravityKeys {
     /// Number of draws of a client and a server, each for `count` flows. Required.
     pub flows: u32,
+}
+
+/// Keys of `[network.traffic]` with kind = "internet".
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct InternetKeys {
+    /// Whether sites send what they transfer without an application, rather than receive it.
+    pub upload: bool,
 }
 
 /// Keys of `[network.traffic]` with kind = "matrix".

@@ -169,6 +169,9 @@ pub struct ConstellationPath {
     pub isl_seam: bool,
     /// Minimum height above the ground of inter-satellite links; lower ones are not used.
     pub isl_clearance: Length,
+    /// Whether packets of an access path may go over inter-satellite links to a satellite with a gateway in view, for the
+    /// relays "access" and "starlink". Without it, there is a path only where a satellite sees the terminal and a gateway.
+    pub isl_backhaul: bool,
     /// Points of presence, for relay = "access": a list's name or a CSV file, in the form of `gateways`.
     pub pops: String,
     /// Length of terrestrial fibre divided by the great-circle distance, for relay = "access".
@@ -202,6 +205,7 @@ impl Default for ConstellationPath {
             stale_after: Duration::from_secs(14 * 86_400),
             isl_seam: true,
             isl_clearance: Length::from_kilometres(80.0),
+            isl_backhaul: false,
             pops: "starlink-pops".to_owned(),
             fibre_stretch: 1.4,
             grid_period: STARLINK_PERIOD,

@@ -7,6 +7,7 @@ mod forecast;
 mod links;
 mod network;
 mod network_failures;
+mod network_ground;
 mod network_routing;
 mod network_traffic;
 mod parsing;

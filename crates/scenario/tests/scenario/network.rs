@@ -84,7 +84,7 @@ pub(crate) fn planned(text: &str, origin: &str) -> Result<Experiment, ScenarioEr
     parse_scenario(text, origin, &[])?.experiment(&World, &mut |_, _| ControlFlow::Continue(()))
 }
 
-fn error(text: &str) -> String {
+pub(crate) fn error(text: &str) -> String {
     let message = planned(text, "x.toml").map(drop).unwrap_err().to_string();
     assert!(!message.contains('\n'), "one line: {message}");
     message
@@ -130,7 +130,7 @@ fn links_have_their_defaults_and_keys() {
     let of = |keys: &str| {
         let plan =
             planned(&scenario(&format!("{SITES}\n{keys}"), ""), "x.toml").unwrap().network.unwrap();
-        [plan.laser, plan.down, plan.up]
+        [plan.hops.laser, plan.hops.down, plan.hops.up]
     };
     let rate = |hop: &skyhop_experiment::HopPlan| hop.config.schedule.rate[0].value;
     let [laser, down, up] = of("");
@@ -340,7 +340,7 @@ fn what_does_not_go_with_a_network_is_refused_in_one_sentence() {
         ("lasers.back = 1", "x.toml: network.lasers.back: unknown field `back`"),
         ("satellites = \"plane=1\"", "x.toml: network.satellites: names and planes"),
         ("minimum_elevation = \"91 deg\"", "x.toml: network.minimum_elevation: is 91 deg"),
-        ("relay = \"isl\"", "x.toml: network.relay: unknown field `relay`"),
+        ("from = \"London\"", "x.toml: network.from: unknown field `from`"),
         ("traffic = { kind = \"all\" }", "x.toml: network.traffic.kind: unknown variant `all`"),
         ("traffic = { cc = \"bbr\" }", "x.toml: network.traffic: missing field `kind`"),
         ("traffic = { kind = \"gravity\" }", "x.toml: network.traffic: missing field `flows`"),

@@ -89,10 +89,14 @@ fn satellites_and_planes_of_a_file_have_names() {
 #[test]
 fn wrong_entries_are_refused_in_one_sentence() {
     for (entry, expected) in [
-        ("", "failure.0: expected one of satellite, plane, site, laser and satellites"),
+        (
+            "gateway = \"London\"",
+            "failure.0.gateway: is \"London\", which is no gateway; write site",
+        ),
+        ("", "failure.0: expected one of satellite, plane, site, gateway, laser and satellites"),
         (
             "satellite = 1\nplane = 2",
-            "failure.0: expected one of satellite, plane, site, laser and satellites",
+            "failure.0: expected one of satellite, plane, site, gateway, laser and satellites",
         ),
         ("satellite = 1156", "failure.0.satellite: is 1156; expected a number below 1156"),
         ("satellite = -1", "failure.0.satellite: -1; expected a number from 0 on"),
@@ -119,7 +123,8 @@ fn wrong_entries_are_refused_in_one_sentence() {
             "satellite = 1\nfrom = \"1 s\"\nuntil = \"1 s\"",
             "failure.0.until: is not after the failure's begin at 1 s",
         ),
-        ("gateway = \"X\"", "failure.0.gateway: unknown field `gateway`"),
+        ("gateway = \"Y\"", "failure.0.gateway: there is no site \"Y\""),
+        ("point = \"X\"", "failure.0.point: unknown field `point`"),
     ] {
         let message = error(SITES, &format!("[[failure]]\n{entry}"));
         assert!(message.starts_with(&format!("x.toml: {expected}")), "{entry}: {message}");

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread;
 
 use skyhop_engine::Unsupported;
-use skyhop_experiment::{Experiment, HopPlan, NetworkPlan, seed_for};
+use skyhop_experiment::{Experiment, HopPlan, NetworkLink, NetworkPlan, seed_for};
 use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats, Outage};
 use skyhop_model::{Counts as _, Direction};
-use skyhop_net::{Laser, Layout, Lost, Network};
+use skyhop_net::{Downlink, Laser, Layout, Lost, Network};
 use skyhop_path::failures::{FailureTime, Part};
-use skyhop_path::network::LaserPath;
+use skyhop_path::network::{LaserPath, Role};
 use skyhop_record::{EventRow, FileError, Recorder};
 use skyhop_units::{Duration, Instant};
 
@@ -144,36 +144,68 @@ pub(crate) fn threads() -> usize {
 
 /// Nodes and devices of a plan.
 fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
-    let device = |hop: &HopPlan, name: String| LinkConfig {
-        seed: seed_for(seed, &name),
-        ..hop.config.clone()
-    };
     let laser = |path: &LaserPath| {
-        let mut config = device(&plan.laser, format!("laser {} {}", path.from, path.to));
+        let name = format!("laser {} {}", path.from, path.to);
+        let mut config = device(&plan.hops.laser, seed, &name);
         config.schedule.delay = pieces(&path.delays);
         config.schedule.dismantled = path.breaks.iter().map(|at| dismantled(*at)).collect();
         fail(&mut config, &path.failed);
         Laser { from: path.from, to: path.to, config }
     };
-    let sites = &plan.request.sites;
-    let failures = &plan.request.options.failures;
-    let of_air = |hop: &HopPlan, name: String, node: Part| {
-        let mut config = device(hop, name);
-        fail(&mut config, &failures.times_of(node));
-        config
-    };
+    let sites = 0..plan.request.sites.len() as u32;
+    let roles = || sites.clone().map(|site| plan.request.role(site));
+    let mut groups = vec![(&plan.hops.down, "down")];
+    if plan.has_gateways() {
+        groups.push((&plan.hops.gateway_down, "gateway down"));
+    }
     Layout {
         satellites: plan.satellites(),
-        sites: sites.len() as u32,
+        sites: sites.end,
         lasers: plan.lasers.iter().map(laser).collect(),
-        down: (0..plan.satellites())
-            .map(|number| of_air(&plan.down, format!("down {number}"), Part::Satellite(number)))
-            .collect(),
-        up: (0..)
-            .zip(sites)
-            .map(|(number, site)| of_air(&plan.up, format!("up {}", site.name), Part::Site(number)))
-            .collect(),
+        down: groups.into_iter().map(|(hop, name)| of_satellites(plan, hop, seed, name)).collect(),
+        downlinks: sites.clone().map(|site| downlink(plan, seed, site)).collect(),
+        up: sites.clone().map(|site| uplink(plan, seed, site)).collect(),
+        is_behind: roles().map(|role| *role == Role::PointOfPresence).collect(),
     }
+}
+
+/// Device of a kind, with random draws of its own.
+fn device(hop: &HopPlan, seed: u64, name: &str) -> LinkConfig {
+    LinkConfig { seed: seed_for(seed, name), ..hop.config.clone() }
+}
+
+/// Devices of all satellites towards a group of sites.
+fn of_satellites(plan: &NetworkPlan, hop: &HopPlan, seed: u64, name: &str) -> Vec<LinkConfig> {
+    let of = |number: u32| {
+        let mut config = device(hop, seed, &format!("{name} {number}"));
+        fail(&mut config, &plan.request.options.failures.times_of(Part::Satellite(number)));
+        config
+    };
+    (0..plan.satellites()).map(of).collect()
+}
+
+/// Downlinks to a site: those of its group, or its own.
+fn downlink(plan: &NetworkPlan, seed: u64, site: u32) -> Downlink {
+    match plan.request.role(site) {
+        Role::Terminal { .. } if plan.downlink_per_site => {
+            let name = format!("down {}", plan.request.sites[site as usize].name);
+            let mut config = device(&plan.hops.down, seed, &name);
+            config.schedule = plan.schedule(NetworkLink::OwnDown(site)).clone();
+            Downlink::Own(Box::new(config))
+        }
+        Role::Terminal { .. } => Downlink::Shared(0),
+        Role::Gateway | Role::PointOfPresence => Downlink::Shared(1),
+    }
+}
+
+/// Device of a site towards the satellites.
+fn uplink(plan: &NetworkPlan, seed: u64, site: u32) -> LinkConfig {
+    let link = NetworkLink::Up(site);
+    let name = format!("up {}", plan.request.sites[site as usize].name);
+    let mut config = device(plan.hop(link), seed, &name);
+    config.schedule = plan.schedule(link).clone();
+    fail(&mut config, &plan.request.options.failures.times_of(Part::Site(site)));
+    config
 }
 
 /// Loss of all packets in the queue of a link and on it.
@@ -187,7 +219,7 @@ fn fail(config: &mut LinkConfig, times: &[FailureTime]) {
     let begun = times.iter().filter(|[from, _]| *from > Instant::START);
     schedule.dismantled.extend(begun.map(|[from, _]| dismantled(*from)));
     schedule.dismantled.sort_by_key(|hop| hop.at);
-    schedule.outages.extend(times.iter().map(|&[from, until]| Outage { from, until }));
+    schedule.add_outages(times.iter().map(|&[from, until]| Outage { from, until }));
 }
 
 /// Pieces of a delay that changes linearly between points.

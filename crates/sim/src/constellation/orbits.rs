@@ -159,7 +159,13 @@ fn neighbours(layout: &Layout) -> Vec<Box<[u32]>> {
 const LONG_AFTER: Instant = Instant::from_nanos(u64::MAX / 4);
 
 fn air(sight: &skyhop_path::network::Sight) -> Air {
-    Air { satellite: sight.satellite, delay: sight.delay, sets: !sight.lasts }
+    Air {
+        satellite: sight.satellite,
+        antenna: sight.antenna,
+        fibre: sight.fibre,
+        delay: sight.delay,
+        sets: !sight.lasts,
+    }
 }
 
 impl Views for Orbits {

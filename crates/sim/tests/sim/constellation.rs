@@ -6,7 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 use skyhop_app::{App, Bulk, Probe, TcpOptions};
 use skyhop_engine::Engine as _;
-use skyhop_experiment::{Experiment, FlowPlan, HopPlan, NetworkPlan, QueueSize, Traffic};
+use skyhop_experiment::{
+    Experiment, FlowPlan, HopPlan, NetworkHops, NetworkPlan, QueueSize, Traffic,
+};
 use skyhop_link::{Limit, LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_model::{Compat, Counts as _, Dscp, End, LinuxLink, LiveDevice, LossReason};
 use skyhop_orbit::Constellation;
@@ -31,6 +33,12 @@ const CITIES: [(&str, f64, f64); 10] = [
     ("Sydney", -33.87, 151.21),
 ];
 
+/// The same rate and queue for the links of all kinds.
+fn hops(hop: &HopPlan) -> NetworkHops {
+    let [laser, down, up, gateway_down, gateway_up] = [0; 5].map(|_| hop.clone());
+    NetworkHops { laser, down, up, gateway_down, gateway_up }
+}
+
 /// Kuiper's first shell with the cities; `flows` of (client, server, traffic).
 fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/constellations");
@@ -46,6 +54,8 @@ fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment
         every: Some(Duration::from_millis(100)),
         duration,
         routing: RoutingKind::default(),
+        roles: Vec::new(),
+        has_lasers: true,
         compat: Compat::Hypatia,
         options: PathOptions::default(),
     };
@@ -77,7 +87,7 @@ fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment
         scenario: Value::Null,
         notes: Vec::new(),
         links: Vec::new(),
-        network: Some(NetworkPlan::new(request, [hop.clone(), hop.clone(), hop]).unwrap()),
+        network: Some(NetworkPlan::new(request, hops(&hop)).unwrap()),
         flows: (0..).zip(flows).map(flow).collect(),
         tcp: TcpOptions::default(),
         changes: Vec::new(),
@@ -165,7 +175,7 @@ fn probed(all: Vec<Failure>, threads: usize) -> RunData {
     let plan = experiment.network.take().unwrap();
     let mut request = plan.request;
     request.options.failures = all.into();
-    experiment.network = Some(NetworkPlan::new(request, [plan.laser, plan.down, plan.up]).unwrap());
+    experiment.network = Some(NetworkPlan::new(request, plan.hops).unwrap());
     run(&experiment, threads)
 }
 

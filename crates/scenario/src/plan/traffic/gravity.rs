@@ -1,7 +1,7 @@
 //! Gravity model: the more inhabitants two sites have, the more flows run between them.
 
 use super::{Draws, Pair};
-use crate::plan::network::Site;
+use crate::plan::ground::Site;
 
 /// Clients and servers of so many flows; the probability of a client and a server is proportional to the product of
 /// their populations. The error says what is wrong.

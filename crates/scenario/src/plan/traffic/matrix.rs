@@ -12,7 +12,7 @@ use crate::catalogue::find_file;
 use crate::check::MOST_FLOWS;
 use crate::error::unreadable;
 use crate::named::NamedScenario;
-use crate::plan::network::{Site, SitesByName};
+use crate::plan::ground::{Site, SitesByName};
 
 /// Columns of the file.
 const COLUMNS: [&str; 3] = ["from", "to", "flows"];

@@ -162,6 +162,13 @@ def compute(
             metavar="LENGTH", help="Least height of inter-satellite links above the ground."
         ),
     ] = None,
+    isl_backhaul: Annotated[
+        bool | None,
+        typer.Option(
+            help="For --relay access and starlink: whether packets reach a satellite with a "
+            "gateway in view over inter-satellite links."
+        ),
+    ] = None,
     pops: Annotated[
         str | None,
         typer.Option(

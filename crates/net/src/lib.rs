@@ -27,6 +27,7 @@ mod downlinks;
 mod fleet;
 mod ground;
 mod layout;
+mod meeting;
 mod network;
 mod queue;
 mod sky;

@@ -4,13 +4,14 @@
 //! shortest delay between two nodes, so that packets sent within it arrive after it. Between windows the threads meet,
 //! and take over the packets that others have sent to their partitions.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{hint, thread};
+use std::thread;
 
 use skyhop_units::{Duration, Instant};
 
 use crate::ground::{Ground, Hosts};
+use crate::meeting::{Absence, Attempts, Meeting};
 use crate::sky::Sky;
 use crate::transfer::{Outboxes, Routed, Transfer};
 use crate::view::{Routes, View};
@@ -25,6 +26,7 @@ pub(crate) struct Exchange<P> {
     /// Earliest event that each partition has or causes at the end of an even or an odd window.
     next_ns: [Vec<AtomicU64>; 2],
     meeting: Meeting,
+    attempts: Attempts,
     /// Number of the last window.
     window: usize,
 }
@@ -43,7 +45,8 @@ impl<P: Routed> Exchange<P> {
             partitions,
             slots: [slots(), slots()],
             next_ns: [next_ns(), next_ns()],
-            meeting: Meeting::new(threads),
+            meeting: Meeting::new(),
+            attempts: Attempts::default(),
             window: 0,
         }
     }
@@ -98,29 +101,52 @@ pub(crate) fn run<P: Routed + Send, H: Hosts<P>, R: Routes>(
         let next = partition.next();
         exchange.leave(exchange.window, number, &mut partition.outboxes, next);
     }
-    let mut shares = shares(ground, sky, exchange.threads).into_iter();
+    let threads = exchange.attempts.threads(exchange.threads);
+    let is_crowded = run_on(threads, exchange, (ground, hosts), sky, (view, lookahead, end));
+    if is_crowded {
+        run_on(1, exchange, (ground, hosts), sky, (view, lookahead, end));
+    }
+    if threads > 1 {
+        exchange.attempts.note(is_crowded);
+    }
+}
+
+/// Process events on so many threads up to and including `end`, or until the threads are in a crowd; return whether they
+/// are.
+fn run_on<P: Routed + Send, H: Hosts<P>, R: Routes>(
+    threads: usize,
+    exchange: &mut Exchange<P>,
+    (ground, hosts): (&mut Ground<P>, &mut H),
+    sky: &mut [Sky<P>],
+    (view, lookahead, end): (&View<R>, Duration, Instant),
+) -> bool {
+    exchange.meeting.begin();
+    let mut shares = shares(ground, sky, threads).into_iter();
     let mut own = shares.next().unwrap_or_default();
-    let windows = Windows { exchange, view, lookahead, end };
-    let last = thread::scope(|scope| {
+    let windows = Windows { threads, exchange, view, lookahead, end };
+    let (last, is_crowded) = thread::scope(|scope| {
         for mut share in shares {
             let windows = &windows;
-            scope.spawn(move || windows.run(&mut share, &mut |_, _| ()));
+            scope.spawn(move || windows.run(&mut share, &mut |_, _| 0));
         }
         windows.run(&mut own, &mut |window, until| {
-            let number = exchange.ground();
+            let (number, before) = (exchange.ground(), ground.crossings);
             exchange.take(window, number, |transfer| ground.accept(transfer));
             if let Some(until) = until {
                 ground.run_until(until, hosts, view);
                 let next = ground.next(hosts);
                 exchange.leave(window + 1, number, &mut ground.outboxes, next);
             }
+            (ground.crossings - before) * WORK_OF_HOSTS
         })
     });
     exchange.window = last;
+    is_crowded
 }
 
 /// Windows of a step, as all threads see them.
 struct Windows<'n, P, R> {
+    threads: usize,
     exchange: &'n Exchange<P>,
     view: &'n View<R>,
     lookahead: Duration,
@@ -128,15 +154,16 @@ struct Windows<'n, P, R> {
 }
 
 impl<P: Routed, R: Routes> Windows<'_, P, R> {
-    /// Run a thread's share of all windows; return the number of the last window.
+    /// Run a thread's share of all windows, or of those before the threads are in a crowd. Return the number of the last
+    /// window, and whether there is a crowd.
     ///
-    /// `also` runs the partition of the sites: after the window with the given number up to the given time, and at the
-    /// end without a time, when it has to take over the packets that were left for it.
+    /// `also` runs the partition of the sites, and returns its work in crossings: after the window with the given number up
+    /// to the given time, and at the end without a time, when it has to take over the packets that were left for it.
     fn run(
         &self,
         share: &mut Share<'_, P>,
-        also: &mut impl FnMut(usize, Option<Instant>),
-    ) -> usize {
+        also: &mut impl FnMut(usize, Option<Instant>) -> u64,
+    ) -> (usize, bool) {
         let exchange = self.exchange;
         let _absence = Absence(&exchange.meeting);
         let mut window = exchange.window;
@@ -145,20 +172,24 @@ impl<P: Routed, R: Routes> Windows<'_, P, R> {
             let is_last = earliest > self.end;
             // A packet sent at `earliest` arrives at the next node after this time.
             let until = self.end.min(earliest + (self.lookahead - Duration::from_nanos(1)));
-            also(window, (!is_last).then_some(until));
+            let mut work = also(window, (!is_last).then_some(until));
             for (number, partition) in share.iter_mut() {
                 exchange.take(window, *number, |transfer| partition.accept(transfer));
                 if !is_last {
+                    let before = partition.crossings;
                     partition.run_until(until, self.view);
+                    work += partition.crossings - before;
                     let next = partition.next();
                     exchange.leave(window + 1, *number, &mut partition.outboxes, next);
                 }
             }
             if is_last {
-                return window;
+                return (window, false);
             }
             window += 1;
-            exchange.meeting.wait();
+            if exchange.meeting.wait(self.threads, work) {
+                return (window, true);
+            }
         }
     }
 }
@@ -180,63 +211,4 @@ fn shares<'p, P>(ground: &Ground<P>, sky: &'p mut [Sky<P>], threads: usize) -> V
         shares[thread].push((number, partition));
     }
     shares
-}
-
-/// Meeting point of a fixed number of threads.
-struct Meeting {
-    threads: usize,
-    arrived: AtomicUsize,
-    /// Number of the meeting.
-    held: AtomicUsize,
-    /// Whether a thread has panicked, and will not be at any further meeting.
-    is_off: AtomicBool,
-}
-
-/// Absence of a thread from all further meetings if it panics.
-struct Absence<'m>(&'m Meeting);
-
-impl Drop for Absence<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.is_off.store(true, Ordering::Release);
-        }
-    }
-}
-
-/// Looks at the meeting before a thread lets others run: windows take microseconds, but a machine may have fewer free
-/// processors than threads.
-const LOOKS: u32 = 2_000;
-
-impl Meeting {
-    fn new(threads: usize) -> Self {
-        Self {
-            threads,
-            arrived: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
-            is_off: AtomicBool::new(false),
-        }
-    }
-
-    /// Wait until all threads are here. What each wrote before, all can read afterwards.
-    fn wait(&self) {
-        let held = self.held.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.held.store(held + 1, Ordering::Release);
-            return;
-        }
-        let mut looks = 0;
-        while self.held.load(Ordering::Acquire) == held {
-            assert!(
-                !self.is_off.load(Ordering::Acquire),
-                "another thread of the simulation failed"
-            );
-            looks += 1;
-            if looks < LOOKS {
-                hint::spin_loop();
-            } else {
-                thread::yield_now();
-            }
-        }
-    }
 }

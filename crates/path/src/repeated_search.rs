@@ -71,6 +71,11 @@ impl RepeatedSearch {
         self.distances[node as usize]
     }
 
+    /// Distance of every node in the last search, as [`Self::distance`] returns it.
+    pub(crate) fn distances(&self) -> &[f64] {
+        &self.distances
+    }
+
     /// Nodes of the last search's route to `node`, backwards from `node`; the search reached it in `graph`.
     pub(crate) fn route_back(&self, graph: &Graph, node: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(node), move |node| {
@@ -85,33 +90,14 @@ impl RepeatedSearch {
     pub(crate) fn before(&self, graph: &Graph, node: u32) -> u32 {
         let known = &self.before[node as usize];
         if known.get() == UNKNOWN {
-            let distance = self.distance(node);
-            let edges = graph.edges(node).iter();
-            let ends_here = edges.filter(|edge| self.distance(edge.to) + edge.weight == distance);
-            let key = |node: &u32| (self.distance(*node).to_bits(), *node);
-            known.set(ends_here.map(|edge| edge.to).min_by_key(key).unwrap_or(node));
+            known.set(node_before(graph, &self.distances, node));
         }
         known.get()
     }
 
     /// Node before each node, as [`Self::before`] returns it; `None` for a node that the search has not reached.
     pub(crate) fn nodes_before(&self, graph: &Graph) -> Vec<Option<u32>> {
-        let before = |node: u32| {
-            let known = self.before[node as usize].get();
-            if known != UNKNOWN {
-                return Some(known);
-            }
-            let distance = self.distance(node);
-            let mut first = (u64::MAX, node);
-            for edge in graph.edges(node) {
-                let near = self.distance(edge.to);
-                let key = (near.to_bits(), edge.to);
-                // A selection, not a branch.
-                let is_before = (near + edge.weight == distance) & (key < first);
-                first = if is_before { key } else { first };
-            }
-            (distance < f64::INFINITY).then_some(first.1)
-        };
+        let before = |node| (self.distance(node) < f64::INFINITY).then(|| self.before(graph, node));
         (0..graph.nodes() as u32).map(before).collect()
     }
 
@@ -185,4 +171,13 @@ impl RepeatedSearch {
             }
         }
     }
+}
+
+/// Node before `node` on the shortest route to it, by the distances of all nodes; the node itself if there is none.
+pub(crate) fn node_before(graph: &Graph, distances: &[f64], node: u32) -> u32 {
+    let distance = |node: u32| distances[node as usize];
+    let edges = graph.edges(node).iter();
+    let ends_here = edges.filter(|edge| distance(edge.to) + edge.weight == distance(node));
+    let key = |node: &u32| (distance(*node).to_bits(), *node);
+    ends_here.map(|edge| edge.to).min_by_key(key).unwrap_or(node)
 }

@@ -208,7 +208,7 @@ impl NetworkSteps {
     /// Routes without the hops that do not exist now.
     fn without_lost_hops(&self) -> Arc<[RoutesTo]> {
         let usable = |(destination, routes): (&u32, &RoutesTo)| {
-            let next = |(satellite, next): (u32, &Option<u32>)| {
+            let next = |(satellite, next): (u32, Option<u32>)| {
                 let exists = |next: &u32| match *next {
                     last if last == satellite => self.usable.has(*destination, last),
                     next => {
@@ -218,13 +218,11 @@ impl NetworkSteps {
                 };
                 next.filter(exists)
             };
-            let up = |(site, up): (u32, &Option<(u32, Duration)>)| {
+            let up = |(site, up): (u32, Option<(u32, Duration)>)| {
                 up.filter(|(satellite, _)| self.usable.has(site, *satellite))
             };
-            RoutesTo {
-                next: (0..).zip(&routes.next).map(next).collect(),
-                up: (0..).zip(&routes.up).map(up).collect(),
-            }
+            let next = (0..).zip(routes.all_next()).map(next).collect();
+            RoutesTo::listed(next, (0..).zip(routes.all_up()).map(up).collect())
         };
         let ways = self.request.routing.ways() as usize;
         let each_way = |destination| std::iter::repeat_n(destination, ways);

@@ -46,7 +46,7 @@ impl EqualCost {
                     Some((first, Duration::from_secs_f64(delay_s)))
                 });
             let up = up.collect();
-            RoutesTo { next, up }
+            RoutesTo::listed(next, up)
         };
         (0..self.ways).map(route).collect::<Vec<_>>().into_iter()
     }

@@ -1,6 +1,7 @@
 //! Routings of a network, which choose the next hop of packets at every node: one file each, and the table [`ROUTINGS`].
 
 mod equal_cost;
+mod routes_to;
 mod shortest;
 mod snapshot;
 mod table;
@@ -13,6 +14,7 @@ use crate::network::NetworkRequest;
 use crate::request::PathError;
 use crate::route::Graph;
 use equal_cost::EqualCost;
+pub use routes_to::RoutesTo;
 use shortest::Shortest;
 use snapshot::Snapshot;
 use table::Table;
@@ -88,9 +90,9 @@ fn rows_at_start(request: &NetworkRequest) -> Vec<NextHop> {
     let Ok(mut steps) = crate::network::NetworkSteps::new(shortest, 1) else { return Vec::new() };
     let step = steps.step();
     let rows = |(&destination, routes): (&u32, &RoutesTo)| {
-        let next = (0..).zip(routes.next.clone());
+        let next = (0..).zip(routes.all_next());
         let at_satellites = next.map(|(number, next)| (Node::Satellite(number), next));
-        let up = (0..).zip(routes.up.clone());
+        let up = (0..).zip(routes.all_up());
         let at_sites = up.map(|(index, up)| (Node::Site(index), up.map(|(next, _)| next)));
         let all = at_satellites.chain(at_sites);
         let row =
@@ -137,16 +139,6 @@ impl RoutingKind {
             Self::EqualCost { slack, ways } => Box::new(EqualCost::new(*slack, *ways)),
         }
     }
-}
-
-/// Routes to one destination, in one way.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RoutesTo {
-    /// Next node of each satellite: a neighbour; the satellite itself if it sends to the destination directly; `None`
-    /// without a route.
-    pub next: Vec<Option<u32>>,
-    /// Satellite to which each site sends, and the delay of the whole route when it was chosen; `None` without a route.
-    pub up: Vec<Option<(u32, Duration)>>,
 }
 
 /// State of a network at a time at which routes may be computed.

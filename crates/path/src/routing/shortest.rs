@@ -1,13 +1,11 @@
 //! Routing by the least delay: each node sends packets along the shortest route to their destination.
 
+use std::sync::Arc;
 use std::thread;
 
-use skyhop_units::Duration;
-
+use super::routes_to::{SearchedNetwork, first_satellite};
 use super::{NetworkView, RoutesTo, Routing};
-use crate::handover::Link;
 use crate::repeated_search::{RepeatedSearch, VisitingOrder};
-use crate::route::Graph;
 
 /// Search of the shortest routes to all destinations, on several threads.
 pub(crate) struct Shortest {
@@ -30,6 +28,8 @@ impl Shortest {
 impl Routing for Shortest {
     fn routes(&mut self, view: &NetworkView<'_>) -> Option<Vec<RoutesTo>> {
         let &NetworkView { graph, in_view, destinations, .. } = view;
+        let network = SearchedNetwork { graph: graph.clone(), in_view: in_view.to_vec() };
+        let network = &Arc::new(network);
         let Self { searches, orders } = self;
         orders.resize_with(destinations.len(), VisitingOrder::default);
         let share = destinations.len().div_ceil(searches.len()).max(1);
@@ -37,16 +37,18 @@ impl Routing for Shortest {
         let find = |(destinations, orders): (&[u32], &mut [VisitingOrder]), search: &mut _| {
             let each = destinations.iter().zip(orders);
             let to = |(destination, order): (&u32, &mut VisitingOrder)| {
-                routes_to(*destination, graph, in_view, search, order)
+                routes_to(*destination, network, search, order)
             };
             each.map(to).collect::<Vec<RoutesTo>>()
         };
+        let mut work = shares.zip(searches);
+        let own = work.next();
         Some(thread::scope(|scope| {
-            let threads: Vec<_> = shares
-                .zip(searches)
-                .map(|(share, search)| scope.spawn(|| find(share, search)))
-                .collect();
-            threads.into_iter().flat_map(|one| one.join().unwrap_or_default()).collect()
+            let others: Vec<_> =
+                work.map(|(share, search)| scope.spawn(|| find(share, search))).collect();
+            let mut all = own.map(|(share, search)| find(share, search)).unwrap_or_default();
+            all.extend(others.into_iter().flat_map(|one| one.join().unwrap_or_default()));
+            all
         }))
     }
 }
@@ -54,18 +56,16 @@ impl Routing for Shortest {
 /// Shortest routes to one destination.
 fn routes_to(
     destination: u32,
-    graph: &Graph,
-    in_view: &[Vec<Link>],
+    network: &Arc<SearchedNetwork>,
     search: &mut RepeatedSearch,
     order: &mut VisitingOrder,
 ) -> RoutesTo {
+    let SearchedNetwork { graph, in_view } = &**network;
     // Links have the same delay in both directions, so that the routes from the destination are those to it.
     search.search(graph, &in_view[destination as usize], order);
-    let nearest = |links: &Vec<Link>| {
-        let total = |link: &Link| (search.distance(link.satellite) + link.delay_s, link.satellite);
-        let first = links.iter().map(total).reduce(|a, b| if b.0 < a.0 { b } else { a });
-        let reached = first.filter(|(delay_s, _)| *delay_s < f64::INFINITY);
-        reached.map(|(delay_s, satellite)| (satellite, Duration::from_secs_f64(delay_s)))
-    };
-    RoutesTo { next: search.nodes_before(graph), up: in_view.iter().map(nearest).collect() }
+    if graph.has_negligible_edge() {
+        let up = in_view.iter().map(|links| first_satellite(links, search.distances()));
+        return RoutesTo::listed(search.nodes_before(graph), up.collect());
+    }
+    RoutesTo::searched(destination, search.distances().to_vec(), Arc::clone(network))
 }

@@ -28,8 +28,16 @@ pub struct NextHop {
 
 /// Routes of a table to every destination.
 pub(crate) struct Table {
-    /// Routes to each destination, whose sites have no delays yet.
-    routes: Vec<RoutesTo>,
+    /// Rows for each destination.
+    rows: Vec<Rows>,
+}
+
+/// Rows of a table for one destination.
+struct Rows {
+    /// Next node of each satellite.
+    next: Vec<Option<u32>>,
+    /// Satellite to which each site sends.
+    up: Vec<Option<u32>>,
 }
 
 impl Table {
@@ -39,32 +47,30 @@ impl Table {
         destinations: &[u32],
         [satellites, sites]: [usize; 2],
     ) -> Self {
-        let empty = || RoutesTo { next: vec![None; satellites], up: vec![None; sites] };
-        let mut routes: Vec<RoutesTo> = destinations.iter().map(|_| empty()).collect();
+        let empty = || Rows { next: vec![None; satellites], up: vec![None; sites] };
+        let mut all: Vec<Rows> = destinations.iter().map(|_| empty()).collect();
         for row in rows {
             let Ok(place) = destinations.binary_search(&row.destination) else { continue };
             match row.at {
-                Node::Satellite(number) => routes[place].next[number as usize] = Some(row.next),
-                Node::Site(index) => {
-                    routes[place].up[index as usize] = Some((row.next, Duration::ZERO));
-                }
+                Node::Satellite(number) => all[place].next[number as usize] = Some(row.next),
+                Node::Site(index) => all[place].up[index as usize] = Some(row.next),
             }
         }
-        Self { routes }
+        Self { rows: all }
     }
 }
 
 impl Routing for Table {
     fn routes(&mut self, view: &NetworkView<'_>) -> Option<Vec<RoutesTo>> {
-        let with_delays = |(destination, routes): (&u32, &RoutesTo)| {
-            let up = |(site, up): (usize, &Option<(u32, Duration)>)| {
-                let (first, _) = (*up)?;
-                let delay_s = view.delay_s(&routes.next, [site, *destination as usize], first)?;
+        let with_delays = |(destination, rows): (&u32, &Rows)| {
+            let up = |(site, first): (usize, &Option<u32>)| {
+                let first = (*first)?;
+                let delay_s = view.delay_s(&rows.next, [site, *destination as usize], first)?;
                 Some((first, Duration::from_secs_f64(delay_s)))
             };
-            RoutesTo { next: routes.next.clone(), up: (0..).zip(&routes.up).map(up).collect() }
+            RoutesTo::listed(rows.next.clone(), (0..).zip(&rows.up).map(up).collect())
         };
-        Some(view.destinations.iter().zip(&self.routes).map(with_delays).collect())
+        Some(view.destinations.iter().zip(&self.rows).map(with_delays).collect())
     }
 
     fn uses_existing_hops(&self) -> bool {
@@ -88,8 +94,8 @@ pub(crate) fn check(rows: &[NextHop], [satellites, sites]: [usize; 2]) -> Result
     destinations.sort_unstable();
     destinations.dedup();
     let table = Table::new(rows, &destinations, [satellites, sites]);
-    for (destination, routes) in destinations.iter().zip(&table.routes) {
-        if let Some(satellite) = on_loop(&routes.next) {
+    for (destination, of_one) in destinations.iter().zip(&table.rows) {
+        if let Some(satellite) = on_loop(&of_one.next) {
             let what = format!(
                 "the table's routes to site {destination} have a loop over satellite {satellite}"
             );

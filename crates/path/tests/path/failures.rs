@@ -166,7 +166,7 @@ proptest! {
             computed += 1;
             for from in 0..positions.len() {
                 for to in (0..positions.len()).filter(|to| *to != from) {
-                    let ours = step.routes[to].up[from].map(|(_, delay)| delay.as_secs_f64());
+                    let ours = step.routes[to].up(from as u32).map(|(_, delay)| delay.as_secs_f64());
                     let expected = left.delay_s(192, from, to);
                     match (ours, expected) {
                         (Some(ours), Some(expected)) => prop_assert!((ours - expected).abs() < 2e-9),
@@ -283,19 +283,17 @@ fn routes_follow_at_the_next_computation_and_hops_are_lost_at_once() {
     assert!(sight(&all[0], 0).unwrap().lasts && !sight(&all[1], 0).unwrap().lasts);
     assert_eq!(sight(&all[2], 0), None);
     assert!(all[2].sights[1].is_empty());
-    assert_eq!(all[2].routes[1].up[0], None, "the site has no uplink to the failed satellite");
+    assert_eq!(all[2].routes[1].up(0), None, "the site has no uplink to the failed satellite");
     assert_eq!(
-        all[2].routes[1].next[last as usize], None,
+        all[2].routes[1].next(last),
+        None,
         "the last satellite has no downlink to the failed site"
     );
-    assert_eq!(
-        all[2].routes[1].next[passed[1] as usize],
-        all[1].routes[1].next[passed[1] as usize]
-    );
+    assert_eq!(all[2].routes[1].next(passed[1]), all[1].routes[1].next(passed[1]));
     // From 200 ms on routes know; at 450 ms both work again, and routes know from 500 ms on.
-    assert!(all[3].routes[1].next.iter().all(Option::is_none));
-    assert!(sight(&all[6], 0).is_some() && all[6].routes[1].up[0].is_none());
-    assert!(all[7].routes[1].up[0].is_some());
+    assert!(all[3].routes[1].all_next().all(|next| next.is_none()));
+    assert!(sight(&all[6], 0).is_some() && all[6].routes[1].up(0).is_none());
+    assert!(all[7].routes[1].up(0).is_some());
     // Delays of the steps join.
     for pair in all.windows(2) {
         for sight in pair[0].sights[0].iter().filter(|sight| sight.lasts) {
@@ -321,7 +319,7 @@ fn satellites_that_stand_still_fail_and_work_again() {
     let mut steps = NetworkSteps::new(request, 1).unwrap();
     let [before, during, after] = [steps.step(), steps.step(), steps.step()];
     assert_eq!([before.until, during.until, after.until], [ms(40), ms(70), Instant::NEVER]);
-    assert!(during.sights[0].is_empty() && during.routes[1].up[0].is_none());
+    assert!(during.sights[0].is_empty() && during.routes[1].up(0).is_none());
     assert_eq!(before.routes, after.routes);
     assert_eq!(before.sights[0].len(), after.sights[0].len());
     assert!(before.sights[0].iter().all(|sight| !sight.lasts && sight.delay[0] == sight.delay[1]));

@@ -35,7 +35,7 @@ fn steps(request: &NetworkRequest, count: usize) -> Vec<NetworkStep> {
 fn over_gateways_ns(request: &NetworkRequest, gateways: &[u32], from: usize) -> Option<u64> {
     let of_gateway = |gateway: &u32| {
         let step = &steps(&NetworkRequest { roles: Vec::new(), ..request.clone() }, 1)[0];
-        let (_, delay) = step.routes[*gateway as usize].up[from]?;
+        let (_, delay) = step.routes[*gateway as usize].up(from as u32)?;
         let point = request.sites.last().unwrap().position;
         let gateway = request.sites[*gateway as usize].position;
         let fibre_s = fibre_delay_s(gateway, point, request.options.fibre_stretch);
@@ -62,13 +62,13 @@ proptest! {
         let to = &step.routes[last as usize];
         for terminal in 0..2 {
             let expected = over_gateways_ns(&request, &gateways, terminal);
-            let ours = to.up[terminal].map(|(_, delay)| delay.as_nanos());
+            let ours = to.up(terminal as u32).map(|(_, delay)| delay.as_nanos());
             match (ours, expected) {
                 (Some(ours), Some(expected)) => prop_assert!(ours.abs_diff(expected) <= 2, "{ours} {expected}"),
                 (ours, expected) => prop_assert_eq!(ours, expected),
             }
             // Routes have the same delay in both directions.
-            let back = step.routes[terminal].up[last as usize].map(|(_, delay)| delay.as_nanos());
+            let back = step.routes[terminal].up(last).map(|(_, delay)| delay.as_nanos());
             prop_assert_eq!(back.is_some(), ours.is_some());
             prop_assert!(back.zip(ours).is_none_or(|(back, ours)| back.abs_diff(ours) <= 2));
         }
@@ -115,7 +115,7 @@ proptest! {
             options,
         };
         let step = &steps(&request, 1)[0];
-        let of_network = step.routes[last as usize].up[0];
+        let of_network = step.routes[last as usize].up(0);
         let Ok(trace) = skyhop_path::compute(&of_path, &mut |_, _| ControlFlow::Continue(())) else {
             return Ok(prop_assert_eq!(of_network, None));
         };
@@ -143,7 +143,7 @@ fn without_lasers_a_route_is_one_satellite_long() {
             assert_eq!(followed(&step, near, 4).len(), 1);
             assert_eq!(followed(&step, 4, near).len(), 1);
         }
-        assert_eq!(step.routes[4].up[2], None);
+        assert_eq!(step.routes[4].up(2), None);
     }
 }
 
@@ -154,7 +154,7 @@ fn served(handover: &str) -> (Vec<u32>, usize) {
     let request = NetworkRequest { every: Some(STEP * 10), ..request };
     let all = steps(&request, 1_000);
     let mut satellites: Vec<u32> =
-        all.iter().filter_map(|step| Some(step.routes[1].up[0]?.0)).collect();
+        all.iter().filter_map(|step| Some(step.routes[1].up(0)?.0)).collect();
     assert_eq!(satellites.len(), all.len());
     satellites.dedup();
     (satellites, all.iter().map(|step| step.sights[0].len()).max().unwrap())

@@ -1,5 +1,8 @@
 //! Views of the network from the orbits of its satellites.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
 use skyhop_experiment::NetworkPlan;
 use skyhop_net::{Air, DOWN, Layout, NO_ROUTE, NO_SATELLITE, Port, Routes, View, Views};
 use skyhop_path::PathError;
@@ -7,49 +10,114 @@ use skyhop_path::network::{NetworkStep, NetworkSteps};
 use skyhop_path::routing::{RoutesTo, way_of};
 use skyhop_units::{Duration, Instant};
 
-/// Next hops of a step: those of all ways towards site 0, then those towards site 1, …; empty for a site to which no
-/// packets go.
+/// Next hops of a step, which are found when the first packet needs them: packets pass only few satellites on the way to
+/// each site. Every thread finds the same, so that it does not matter which one does.
 pub(crate) struct NextHops {
-    /// Number of ways to each site.
-    ways: u32,
-    /// Ports of the satellites.
-    ports: Vec<Box<[Port]>>,
-    /// Satellites that the sites send to.
-    up: Vec<Box<[u32]>>,
+    routes: Arc<[RoutesTo]>,
+    ways: Arc<Ways>,
+    /// Ports of the first satellite for all ways, then those of the second, ….
+    ports: Vec<AtomicU8>,
+    /// Satellites to which the first site sends for all ways, then those of the second, ….
+    up: Vec<AtomicU32>,
 }
+
+/// Ways to all sites, and lasers on them.
+struct Ways {
+    /// Number of ways to each site.
+    of_site: u32,
+    /// Number of all ways.
+    all: usize,
+    /// Place of the first way to each site to which packets go.
+    places: Vec<u32>,
+    /// Far ends of the lasers of each satellite, in the order of their ports.
+    neighbours: Vec<Box<[u32]>>,
+}
+
+/// Entry of a port that no packet has needed yet.
+const UNKNOWN_PORT: Port = NO_ROUTE - 2;
+/// Entry of a satellite that no packet has needed yet.
+const UNKNOWN_SATELLITE: u32 = NO_SATELLITE - 1;
 
 impl Routes for NextHops {
     #[inline]
     fn port(&self, satellite: u32, destination: u32, flow: u32) -> Port {
-        self.ports[self.place(destination, flow)][satellite as usize]
+        let place = self.ways.place(destination, flow);
+        let entry = &self.ports[satellite as usize * self.ways.all + place];
+        match entry.load(Ordering::Relaxed) {
+            UNKNOWN_PORT => self.find_port(satellite, place, entry),
+            port => port,
+        }
     }
 
     #[inline]
     fn up(&self, site: u32, destination: u32, flow: u32) -> u32 {
-        self.up[self.place(destination, flow)][site as usize]
+        let place = self.ways.place(destination, flow);
+        let entry = &self.up[site as usize * self.ways.all + place];
+        match entry.load(Ordering::Relaxed) {
+            UNKNOWN_SATELLITE => {
+                let satellite = self.routes[place].up(site).map_or(NO_SATELLITE, |up| up.0);
+                entry.store(satellite, Ordering::Relaxed);
+                satellite
+            }
+            satellite => satellite,
+        }
     }
 }
 
 impl NextHops {
+    fn new(routes: Arc<[RoutesTo]>, ways: &Arc<Ways>, sites: usize) -> Self {
+        let satellites = ways.neighbours.len();
+        let ports = || AtomicU8::new(UNKNOWN_PORT);
+        let up = || AtomicU32::new(UNKNOWN_SATELLITE);
+        Self {
+            routes,
+            ports: std::iter::repeat_with(ports).take(satellites * ways.all).collect(),
+            up: std::iter::repeat_with(up).take(sites * ways.all).collect(),
+            ways: Arc::clone(ways),
+        }
+    }
+
+    /// Take the routes of the next step.
+    fn renew(&mut self, routes: Arc<[RoutesTo]>) {
+        self.routes = routes;
+        self.ports.iter_mut().for_each(|port| *port.get_mut() = UNKNOWN_PORT);
+        self.up.iter_mut().for_each(|up| *up.get_mut() = UNKNOWN_SATELLITE);
+    }
+
+    #[cold]
+    fn find_port(&self, satellite: u32, place: usize, entry: &AtomicU8) -> Port {
+        let port = match self.routes[place].next(satellite) {
+            None => NO_ROUTE,
+            Some(next) if next == satellite => DOWN,
+            Some(next) => self.ways.laser(satellite, next),
+        };
+        entry.store(port, Ordering::Relaxed);
+        port
+    }
+}
+
+impl Ways {
     /// Place of the way on which a flow's packets go to a site.
     #[inline]
     fn place(&self, destination: u32, flow: u32) -> usize {
-        match self.ways {
-            1 => destination as usize,
-            ways => (destination * ways + way_of(flow, ways)) as usize,
+        let first = self.places[destination as usize];
+        match self.of_site {
+            1 => first as usize,
+            ways => (first + way_of(flow, ways)) as usize,
         }
+    }
+
+    /// Port of the laser from a satellite to another one.
+    fn laser(&self, satellite: u32, next: u32) -> Port {
+        let mut neighbours = self.neighbours[satellite as usize].iter();
+        neighbours.position(|neighbour| *neighbour == next).map_or(NO_ROUTE, |port| port as Port)
     }
 }
 
 /// Computes the views step by step, and the round trips of the flows without queueing.
 pub(crate) struct Orbits {
     steps: NetworkSteps,
-    destinations: Vec<u32>,
-    /// Number of ways to each destination.
-    ways: u32,
-    sites: usize,
-    /// Far ends of the lasers of each satellite, in the order of their ports.
-    neighbours: Vec<Box<[u32]>>,
+    ways: Arc<Ways>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
     /// Duration of the run.
@@ -67,17 +135,26 @@ impl Orbits {
         pairs: Vec<[u32; 2]>,
         threads: usize,
     ) -> Result<(View<NextHops>, Self), PathError> {
+        let (destinations, of_site) = (&plan.request.destinations, plan.request.routing.ways());
+        let place = |site| destinations.partition_point(|other| *other < site) as u32 * of_site;
+        let ways = Arc::new(Ways {
+            of_site,
+            all: destinations.len() * of_site as usize,
+            places: (0..layout.sites).map(place).collect(),
+            neighbours: neighbours(layout),
+        });
         let mut orbits = Self {
             steps: NetworkSteps::new(plan.request.clone(), threads)?,
-            destinations: plan.request.destinations.clone(),
-            ways: plan.request.routing.ways(),
-            sites: layout.sites as usize,
-            neighbours: neighbours(layout),
+            ways: Arc::clone(&ways),
             duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
             pairs,
         };
-        Ok((orbits.next_view(), orbits))
+        let step = orbits.next_step();
+        let next_hops = NextHops::new(Arc::clone(&step.routes), &ways, layout.sites as usize);
+        let view =
+            View { from: step.from, until: end(&step), routes: next_hops, air: air_of(&step) };
+        Ok((view, orbits))
     }
 
     /// Mean RTT of each flow without queueing, over the time so far in which it had a route.
@@ -88,60 +165,26 @@ impl Orbits {
         self.base_rtts.iter().map(mean).collect()
     }
 
-    fn next_view(&mut self) -> View<NextHops> {
+    fn next_step(&mut self) -> NetworkStep {
         let step = self.steps.step();
         self.add_base_rtts(&step);
-        let (ways, all) = (self.ways as usize, self.sites * self.ways as usize);
-        let mut next_hops = NextHops {
-            ways: self.ways,
-            ports: vec![Box::default(); all],
-            up: vec![Box::default(); all],
-        };
-        let places = self.destinations.iter().map(|destination| *destination as usize * ways);
-        let places = places.flat_map(|first| first..first + ways);
-        for (place, routes) in places.zip(step.routes.iter()) {
-            next_hops.ports[place] = self.ports(routes);
-            let satellite = |up: &Option<(u32, Duration)>| up.map_or(NO_SATELLITE, |up| up.0);
-            next_hops.up[place] = routes.up.iter().map(satellite).collect();
-        }
-        View {
-            from: step.from,
-            until: if step.until == Instant::NEVER { LONG_AFTER } else { step.until },
-            routes: next_hops,
-            air: step.sights.iter().map(|sights| sights.iter().map(air).collect()).collect(),
-        }
+        step
     }
 
     fn add_base_rtts(&mut self, step: &NetworkStep) {
-        let delay = |from: u32, to: u32, way: u32| {
-            let place = self.destinations.binary_search(&to).ok()? * self.ways as usize;
-            step.routes[place + way as usize].up[from as usize].map(|(_, delay)| delay)
+        let delay = |from: u32, to: u32, flow: u32| {
+            step.routes[self.ways.place(to, flow)].up(from).map(|(_, delay)| delay)
         };
         let end = step.until.min(Instant::START + self.duration);
         let lasts_ns = u128::from(end.saturating_since(step.from).as_nanos());
         let flows = (0..).zip(self.pairs.iter().zip(&mut self.base_rtts));
         for (flow, ([client, server], (sum_ns, lasted_ns))) in flows {
-            let way = way_of(flow, self.ways);
-            let delays = (delay(*client, *server, way), delay(*server, *client, way));
+            let delays = (delay(*client, *server, flow), delay(*server, *client, flow));
             if let (Some(there), Some(back)) = delays {
                 *sum_ns += u128::from((there + back).as_nanos()) * lasts_ns;
                 *lasted_ns += lasts_ns;
             }
         }
-    }
-
-    /// Ports of all satellites on the routes to a destination.
-    fn ports(&self, routes: &RoutesTo) -> Box<[Port]> {
-        let port = |(satellite, next): (u32, &Option<u32>)| match next {
-            None => NO_ROUTE,
-            Some(next) if *next == satellite => DOWN,
-            Some(next) => {
-                let neighbours = self.neighbours[satellite as usize].iter();
-                let port = neighbours.copied().position(|neighbour| neighbour == *next);
-                port.map_or(NO_ROUTE, |port| port as Port)
-            }
-        };
-        (0..).zip(&routes.next).map(port).collect()
     }
 }
 
@@ -158,6 +201,16 @@ fn neighbours(layout: &Layout) -> Vec<Box<[u32]>> {
 /// End of a view that holds throughout.
 const LONG_AFTER: Instant = Instant::from_nanos(u64::MAX / 4);
 
+/// End of the view of a step.
+fn end(step: &NetworkStep) -> Instant {
+    if step.until == Instant::NEVER { LONG_AFTER } else { step.until }
+}
+
+/// Satellites in view of each site during a step.
+fn air_of(step: &NetworkStep) -> Vec<Vec<Air>> {
+    step.sights.iter().map(|sights| sights.iter().map(air).collect()).collect()
+}
+
 fn air(sight: &skyhop_path::network::Sight) -> Air {
     Air {
         satellite: sight.satellite,
@@ -172,6 +225,8 @@ impl Views for Orbits {
     type Routes = NextHops;
 
     fn advance(&mut self, view: &mut View<NextHops>) {
-        *view = self.next_view();
+        let step = self.next_step();
+        view.routes.renew(Arc::clone(&step.routes));
+        (view.from, view.until, view.air) = (step.from, end(&step), air_of(&step));
     }
 }

@@ -17,7 +17,7 @@ use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
     AppRow, AppSummary, EventRow, FileError, FlowSample, FlowSummary, LinkSample, LinkSummary,
-    Piece, ProbeRow, ProbeSummary, RunHeader, SCHEMA_VERSION, Sink, Summary,
+    Piece, ProbeRow, ProbeSummary, RouteRow, RunHeader, SCHEMA_VERSION, Sink, Summary,
 };
 
 /// Longest delay between an event and its report. Rows are written only after that time, so that events
@@ -140,7 +140,10 @@ impl<'r> Recorder<'r> {
             sink,
         };
         let engine = engine.to_owned();
-        recorder.sink.write(Piece::Begin(RunHeader { schema: SCHEMA_VERSION, engine, links }))?;
+        let sites = experiment.network.iter().flat_map(|network| &network.request.sites);
+        let sites = sites.map(|site| site.name.clone()).collect();
+        let header = RunHeader { schema: SCHEMA_VERSION, engine, links, sites };
+        recorder.sink.write(Piece::Begin(header))?;
         Ok(recorder)
     }
 
@@ -176,6 +179,14 @@ impl<'r> Recorder<'r> {
             Instant::from_nanos(at.as_nanos().saturating_sub(LONGEST_REPORT_DELAY.as_nanos()));
         self.write_events_until(settled)?;
         self.write_surplus_events()
+    }
+
+    /// Record routes of a network, ordered by time.
+    ///
+    /// # Errors
+    /// The sink cannot write.
+    pub fn routes(&mut self, rows: Vec<RouteRow>) -> Result<(), FileError> {
+        self.write_rows(Piece::Routes, rows)
     }
 
     /// Record events between two samples, for runs with so many events that they must not wait for

@@ -73,6 +73,31 @@ impl LinkSample {
     }
 }
 
+/// Route between two sites of a network, from one time on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// First time at which the route holds, since the run began.
+    pub t_ns: i64,
+    /// Index of the site that sends.
+    pub from: u32,
+    /// Index of the site that receives.
+    pub to: u32,
+    /// Number of the way, for routings that spread flows over several.
+    pub way: u32,
+    /// Satellites in the order in which packets pass them; empty without a route.
+    pub satellites: Vec<u32>,
+    /// One-way delay at `t_ns` without queueing; `None` without a route.
+    pub delay_ns: Option<i64>,
+}
+
+impl RouteRow {
+    /// Satellites as text, as Hypatia writes paths: "84-85-119".
+    pub(crate) fn satellites_text(&self) -> String {
+        let numbers: Vec<String> = self.satellites.iter().map(u32::to_string).collect();
+        numbers.join("-")
+    }
+}
+
 /// Event at one time of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {

@@ -140,3 +140,23 @@ def test_an_access_profile_limits_and_loses_as_measured(tmp_path: Path) -> None:
     rates = [flow["goodput_bps"] for flow in run.summary["flows"]]
     assert all(2e7 < rate < 4e8 for rate in rates)
     assert rates[0] != rates[1]
+
+
+def test_routes_over_time_are_those_of_the_path(tmp_path: Path) -> None:
+    orbits = {"constellation": "kuiper-630-hypatia", "compat": "hypatia"}
+    path = orbits | {"from": "Manila", "to": "Dalian", "relay": "isl", "step": "1 s"}
+    frames = sh.path(**path, duration="60 s", outage="none").frames
+    network = orbits | {"sites": ["Manila", "Dalian"], "interval": "1 s"}
+    flow = {"kind": "probe", "interval": "1 s", "between": ["Manila", "Dalian"]}
+    run = _sim({"network": network, "flow": [flow], "run": {"duration": "60 s"}}, tmp_path / "run")
+    there = run.routes.filter(pl.col("from") == "Manila, PH").sort("t_ns")
+    assert there["t_ns"][0] == 0
+    at = dict(zip(there["t_ns"].to_list(), there["satellites"].to_list(), strict=True))
+    held = ""
+    for frame in frames.rows(named=True):
+        held = at.get(frame["t_ns"], held)
+        assert held == "-".join(map(str, frame["nodes"][1:-1]))
+    back = run.routes.filter(pl.col("to") == "Manila, PH").sort("t_ns")
+    assert [row.split("-")[::-1] for row in back["satellites"]] == [
+        row.split("-") for row in there["satellites"]
+    ]

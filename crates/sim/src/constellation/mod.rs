@@ -2,6 +2,7 @@
 
 mod ends;
 mod orbits;
+mod route_log;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -114,6 +115,7 @@ impl Simulation for Constellation {
         sampler: &mut Sampler,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), FileError> {
+        recorder.routes(self.network.views_mut().route_log.take())?;
         let stats = self.stats();
         let marked = self.network.take_marked();
         let ends = self.network.hosts_mut();

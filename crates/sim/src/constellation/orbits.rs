@@ -7,6 +7,8 @@ use skyhop_path::network::{NetworkStep, NetworkSteps};
 use skyhop_path::routing::{RoutesTo, way_of};
 use skyhop_units::{Duration, Instant};
 
+use crate::constellation::route_log::RouteLog;
+
 /// Next hops of a step: those of all ways towards site 0, then those towards site 1, …; empty for a site to which no
 /// packets go.
 pub(crate) struct NextHops {
@@ -52,6 +54,7 @@ pub(crate) struct Orbits {
     neighbours: Vec<Box<[u32]>>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
+    pub(crate) route_log: RouteLog,
     /// Duration of the run.
     duration: Duration,
     /// Sum of each flow's base RTT over the steps with a route, in ns, times the durations of the steps in ns, and these
@@ -75,6 +78,11 @@ impl Orbits {
             neighbours: neighbours(layout),
             duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
+            route_log: RouteLog::new(
+                &pairs,
+                &plan.request.destinations,
+                plan.request.routing.ways(),
+            ),
             pairs,
         };
         Ok((orbits.next_view(), orbits))
@@ -91,6 +99,7 @@ impl Orbits {
     fn next_view(&mut self) -> View<NextHops> {
         let step = self.steps.step();
         self.add_base_rtts(&step);
+        self.route_log.add(&step);
         let (ways, all) = (self.ways as usize, self.sites * self.ways as usize);
         let mut next_hops = NextHops {
             ways: self.ways,

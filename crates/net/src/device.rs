@@ -5,7 +5,7 @@ use skyhop_model::{Counts, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::network::Lost;
-use crate::pool::{Place, Pool, Queue};
+use crate::queue::Queue;
 
 /// Link behind a device: one that needs no events of its own if its configuration allows that.
 #[expect(
@@ -50,27 +50,26 @@ impl<P> Egress<P> {
 pub(crate) struct AirDevice<P> {
     egress: Egress<P>,
     /// Packets of a plain link, at the ends of their transmissions.
-    leaving: Queue,
+    leaving: Queue<P>,
     left: (u64, Bytes),
 }
 
 impl<P> AirDevice<P> {
     pub(crate) fn new(config: &LinkConfig) -> Result<Self, LinkError> {
-        Ok(Self { egress: Egress::new(config)?, leaving: Queue::EMPTY, left: (0, Bytes::ZERO) })
+        Ok(Self { egress: Egress::new(config)?, leaving: Queue::new(), left: (0, Bytes::ZERO) })
     }
 
-    /// Let a packet enter the queue, and return whether it is lost because the queue of a plain link is full; it then
-    /// stays in the pool.
+    /// Let a packet enter the queue. The error is a packet that is lost because the queue of a plain link is full.
     #[inline]
-    pub(crate) fn enqueue(&mut self, now: Instant, place: Place, pool: &mut Pool<P>) -> bool {
+    pub(crate) fn enqueue(&mut self, now: Instant, packet: Packet<P>) -> Result<(), Packet<P>> {
         match &mut self.egress {
-            Egress::Plain(plain) => match plain.enter(now, pool.get(place).wire_size) {
-                Some(ends) => pool.append(&mut self.leaving, place, ends),
-                None => return true,
+            Egress::Plain(plain) => match plain.enter(now, packet.wire_size) {
+                Some(ends) => self.leaving.push(ends, packet),
+                None => return Err(packet),
             },
-            Egress::General(link) => link.enqueue(now, pool.remove(place)),
+            Egress::General(link) => link.enqueue(now, packet),
         }
-        false
+        Ok(())
     }
 
     /// Time of the next event; [`Instant::NEVER`] if there is none.
@@ -84,14 +83,14 @@ impl<P> AirDevice<P> {
 
     /// Return the next packet whose transmission has ended by `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Instant, pool: &mut Pool<P>) -> Option<Place> {
-        let place = match &mut self.egress {
-            Egress::Plain(_) => pool.take_first(&mut self.leaving, now)?,
-            Egress::General(link) => pool.insert(link.poll(now)?.packet),
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Packet<P>> {
+        let packet = match &mut self.egress {
+            Egress::Plain(_) => self.leaving.pop(now)?,
+            Egress::General(link) => link.poll(now)?.packet,
         };
         self.left.0 += 1;
-        self.left.1 += pool.get(place).wire_size;
-        Some(place)
+        self.left.1 += packet.wire_size;
+        Some(packet)
     }
 
     pub(crate) fn stats(&mut self, now: Instant) -> LinkStats {

@@ -1,11 +1,11 @@
 //! Downlinks of a satellite: one for each group of sites that share one, and one for each site that has its own.
 
-use skyhop_link::{LinkError, LinkStats};
+use skyhop_link::{LinkError, LinkStats, Packet};
 use skyhop_units::Instant;
 
 use crate::device::{AirDevice, Losses};
 use crate::layout::{Downlink, Layout};
-use crate::pool::{Place, Pool};
+use crate::transfer::Routed;
 
 /// Downlinks of one satellite.
 pub(crate) struct Downlinks<P> {
@@ -18,7 +18,7 @@ pub(crate) struct Downlinks<P> {
     sites: Vec<u32>,
 }
 
-impl<P> Downlinks<P> {
+impl<P: Routed> Downlinks<P> {
     pub(crate) fn new(layout: &Layout, satellite: u32) -> Result<Self, LinkError> {
         let groups = layout.down.iter();
         let shared = groups.map(|of_group| AirDevice::new(&of_group[satellite as usize]));
@@ -31,22 +31,22 @@ impl<P> Downlinks<P> {
         })
     }
 
-    /// Let a packet enter the queue of the downlink to its site, and return the number of the device if the packet is lost
-    /// because the queue of a plain link is full; it then stays in the pool.
+    /// Let a packet enter the queue of the downlink to its site. The error is the number of the device, and a packet that
+    /// is lost because the queue of a plain link is full.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
         layout: &Layout,
-        (now, site): (Instant, u32),
-        place: Place,
-        pool: &mut Pool<P>,
-    ) -> Option<usize> {
+        now: Instant,
+        packet: Packet<P>,
+    ) -> Result<(), (usize, Packet<P>)> {
+        let site = packet.payload.destination();
         let index = match layout.downlinks[site as usize] {
             Downlink::Shared(group) => group as usize,
             Downlink::Own(_) => self.own(layout, site),
         };
-        let overflows = self.devices[index].enqueue(now, place, pool);
-        overflows.then(|| self.numbers[index])
+        let entered = self.devices[index].enqueue(now, packet);
+        entered.map_err(|packet| (self.numbers[index], packet))
     }
 
     /// Index of the downlink to a site that has its own, which exists from its first packet on.
@@ -72,8 +72,8 @@ impl<P> Downlinks<P> {
 
     /// Return the next packet whose transmission has ended by `now`, of the first downlink that has one.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Instant, pool: &mut Pool<P>) -> Option<Place> {
-        self.devices.iter_mut().find_map(|device| device.pop(now, pool))
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Packet<P>> {
+        self.devices.iter_mut().find_map(|device| device.pop(now))
     }
 
     /// Record the losses of links with events of their own.

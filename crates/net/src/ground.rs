@@ -11,7 +11,6 @@ use crate::calendar::Calendar;
 use crate::device::{AirDevice, Losses};
 use crate::fleet::Fleet;
 use crate::layout::Layout;
-use crate::pool::{Place, Pool};
 use crate::transfer::{Outboxes, Routed, Transfer, Way};
 use crate::view::{Crossing, NO_SATELLITE, Routes, View};
 
@@ -40,7 +39,6 @@ pub(crate) struct Ground<P> {
     /// Ends of transmissions of each site, then next arrivals at each site through the air, then from sites behind it.
     calendar: Calendar,
     uplinks: Vec<AirDevice<P>>,
-    pool: Pool<P>,
     in_air: Vec<InAir<P>>,
     /// Packets on the way to each antenna from the sites behind it.
     in_fibre: Vec<InAir<P>>,
@@ -56,7 +54,6 @@ impl<P: Routed> Ground<P> {
         let mut ground = Self {
             calendar: Calendar::new(3 * sites, 0),
             uplinks: layout.up.iter().map(AirDevice::new).collect::<Result<_, _>>()?,
-            pool: Pool::new(),
             in_air: (0..sites).map(|_| InAir::new()).collect(),
             in_fibre: (0..sites).map(|_| InAir::new()).collect(),
             outboxes: Outboxes::new(fleet.partitions + 1),
@@ -126,8 +123,8 @@ impl<P: Routed> Ground<P> {
 
     /// Send the packets that leave a site through the air, and record the losses of its device.
     fn visit_uplink(&mut self, site: usize, now: Instant, view: &View<impl Routes>) {
-        while let Some(place) = self.uplinks[site].pop(now, &mut self.pool) {
-            self.leave(site as u32, place, now, view);
+        while let Some(packet) = self.uplinks[site].pop(now) {
+            self.leave(site as u32, packet, now, view);
         }
         let device = self.device(site as u32);
         self.uplinks[site].take_losses(device, &mut self.losses);
@@ -144,8 +141,7 @@ impl<P: Routed> Ground<P> {
         self.layout.air_device(self.layout.satellites + site)
     }
 
-    fn leave(&mut self, site: u32, place: Place, now: Instant, view: &View<impl Routes>) {
-        let packet = self.pool.remove(place);
+    fn leave(&mut self, site: u32, packet: Packet<P>, now: Instant, view: &View<impl Routes>) {
         let satellite = view.routes.up(site, packet.payload.destination(), packet.flow);
         let crossing = match satellite {
             NO_SATELLITE => Crossing::NotInView,
@@ -195,12 +191,9 @@ impl<P: Routed> Ground<P> {
     #[inline]
     fn enter_uplink(&mut self, site: u32, now: Instant, packet: Packet<P>) {
         let index = site as usize;
-        let place = self.pool.insert(packet);
-        if self.uplinks[index].enqueue(now, place, &mut self.pool) {
-            let packet = self.pool.remove(place);
-            self.losses.overflow(self.device(site), packet, now);
-        } else {
-            self.plan_uplink(index);
+        match self.uplinks[index].enqueue(now, packet) {
+            Ok(()) => self.plan_uplink(index),
+            Err(packet) => self.losses.overflow(self.device(site), packet, now),
         }
     }
 

@@ -28,7 +28,7 @@ mod fleet;
 mod ground;
 mod layout;
 mod network;
-mod pool;
+mod queue;
 mod sky;
 mod threads;
 mod transfer;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use skyhop_link::{LinkError, LinkStats};
+use skyhop_link::{LinkError, LinkStats, Packet};
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Duration, Instant};
 
@@ -16,8 +16,8 @@ use crate::device::{Egress, Losses};
 use crate::downlinks::Downlinks;
 use crate::fleet::Fleet;
 use crate::layout::Layout;
-use crate::pool::{Place, Pool, Queue};
-use crate::transfer::{Outboxes, Routed, Transfer, Way};
+use crate::queue::Queue;
+use crate::transfer::{FarEnd, Outboxes, Routed, Transfer, Way};
 use crate::view::{Crossing, DOWN, NO_ROUTE, Routes, View};
 
 /// Event of a satellite: the first of its lasers with events of their own.
@@ -29,21 +29,17 @@ const DOWNLINK: usize = 1;
 const LINES: usize = 2;
 
 /// Packets that arrive over a laser, in order, and what has arrived so far.
-struct Line {
-    packets: Queue,
-    /// Satellite at which the laser arrives: its index in the partition.
-    satellite: u32,
-    /// Index of the next arrival in the times of events.
-    event: u32,
+struct Line<P> {
+    packets: Queue<P>,
     arrived: (u64, Bytes),
 }
 
 /// Laser device of a satellite.
 struct LaserDevice<P> {
     egress: Egress<P>,
-    /// Partition of the far end, and index of the line there.
+    /// Partition of the far end, and the far end there.
     to: u32,
-    line: u32,
+    end: FarEnd,
 }
 
 /// Consecutive satellites, with the packets on the way to them.
@@ -62,10 +58,9 @@ pub(crate) struct Sky<P> {
     /// Index of each satellite's first laser, and the number of all.
     first_lasers: Vec<u32>,
     downlinks: Vec<Downlinks<P>>,
-    lines: Vec<Line>,
+    lines: Vec<Line<P>>,
     /// Index of each satellite's first line.
     first_lines: Vec<u32>,
-    pool: Pool<P>,
     in_air: Vec<InAir<P>>,
     pub(crate) outboxes: Outboxes<P>,
     pub(crate) losses: Losses<P>,
@@ -84,23 +79,21 @@ impl<P: Routed> Sky<P> {
         let mut first_events = vec![0];
         let (mut lines, mut first_lines) = (Vec::with_capacity(places.len()), Vec::new());
         for satellite in satellites.clone() {
-            let first = first_events[first_events.len() - 1];
             let arriving = fleet.arriving_at(&(satellite..satellite + 1)).len() as u32;
             first_lines.push(lines.len() as u32);
-            lines.extend((0..arriving).map(|line| Line {
-                packets: Queue::EMPTY,
-                satellite: satellite - satellites.start,
-                event: first + LINES as u32 + line,
-                arrived: (0, Bytes::ZERO),
-            }));
-            first_events.push(first + LINES as u32 + arriving + 1);
+            let line = |_| Line { packets: Queue::new(), arrived: (0, Bytes::ZERO) };
+            lines.extend((0..arriving).map(line));
+            first_events.push(first_events[first_events.len() - 1] + LINES as u32 + arriving + 1);
         }
         let device = |laser: usize| {
             let to = fleet.home(layout.lasers[laser].to);
-            let first = fleet.arriving_at(&fleet.satellites(to)).start;
+            let there = fleet.satellites(to);
+            let end = FarEnd {
+                line: fleet.arriving_places[laser] - fleet.arriving_at(&there).start as u32,
+                satellite: layout.lasers[laser].to - there.start,
+            };
             let egress = Egress::new(&layout.lasers[laser].config)?;
-            let line = fleet.arriving_places[laser] - first as u32;
-            Ok::<_, LinkError>(LaserDevice { egress, to: to as u32, line })
+            Ok::<_, LinkError>(LaserDevice { egress, to: to as u32, end })
         };
         let lasers = fleet.lasers_from(&satellites);
         let of_satellites =
@@ -117,7 +110,6 @@ impl<P: Routed> Sky<P> {
             downlinks: satellites.clone().map(downlink).collect::<Result<_, _>>()?,
             lines,
             first_lines,
-            pool: Pool::new(),
             in_air: satellites.clone().map(|_| InAir::new()).collect(),
             outboxes: Outboxes::new(fleet.partitions + 1),
             losses: Losses::new(),
@@ -190,22 +182,21 @@ impl<P: Routed> Sky<P> {
 
     fn visit_line(&mut self, index: usize, number: usize, now: Instant, view: &View<impl Routes>) {
         let line = self.first_lines[index] as usize + number;
-        while let Some(place) = self.pool.take_first(&mut self.lines[line].packets, now) {
+        while let Some(packet) = self.lines[line].packets.pop(now) {
             let arrived = &mut self.lines[line].arrived;
             arrived.0 += 1;
-            arrived.1 += self.pool.get(place).wire_size;
+            arrived.1 += packet.wire_size;
             self.crossings += 1;
-            self.forward(index, place, now, view);
+            self.forward(index, packet, now, view);
         }
-        let line = &self.lines[line];
-        self.events[line.event as usize] = line.packets.next();
+        let next = self.lines[line].packets.next();
+        self.set_event(index, LINES + number, next);
     }
 
     fn visit_air(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
         while let Some(packet) = self.in_air[index].pop(now) {
             self.crossings += 1;
-            let place = self.pool.insert(packet);
-            self.forward(index, place, now, view);
+            self.forward(index, packet, now, view);
         }
         let next = self.in_air[index].next().unwrap_or(Instant::NEVER);
         self.set_event(index, self.air_event(index), next);
@@ -213,51 +204,40 @@ impl<P: Routed> Sky<P> {
 
     /// Hand a packet to the device of a satellite that the route leads through.
     #[inline]
-    fn forward(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
+    fn forward(&mut self, index: usize, packet: Packet<P>, now: Instant, view: &View<impl Routes>) {
         let satellite = self.satellites.start + index as u32;
-        let packet = self.pool.get(place);
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
-            NO_ROUTE => self.lose(index, place, now, LossReason::Outage),
-            DOWN => {
-                let to = (now, packet.payload.destination());
-                let downlinks = &mut self.downlinks[index];
-                match downlinks.enqueue(&self.layout, to, place, &mut self.pool) {
-                    Some(device) => self.overflow(device, place, now),
-                    None => {
-                        let next = downlinks.next();
-                        self.set_event(index, DOWNLINK, next);
-                    }
+            NO_ROUTE => self.lose(index, packet, now, LossReason::Outage),
+            DOWN => match self.downlinks[index].enqueue(&self.layout, now, packet) {
+                Ok(()) => {
+                    let next = self.downlinks[index].next();
+                    self.set_event(index, DOWNLINK, next);
                 }
-            }
-            port => self.enter_laser(index, usize::from(port), place, now),
+                Err((device, packet)) => self.losses.overflow(device, packet, now),
+            },
+            port => self.enter_laser(index, usize::from(port), packet, now),
         }
     }
 
     /// Hand a packet to a laser of a satellite.
     #[inline]
-    fn enter_laser(&mut self, index: usize, port: usize, place: Place, now: Instant) {
+    fn enter_laser(&mut self, index: usize, port: usize, packet: Packet<P>, now: Instant) {
         let number = self.first_lasers[index] as usize + port;
         let laser = &mut self.lasers[number];
         match &mut laser.egress {
-            Egress::Plain(plain) => match plain.enter(now, self.pool.get(place).wire_size) {
+            Egress::Plain(plain) => match plain.enter(now, packet.wire_size) {
                 Some(at) => {
-                    let to = (laser.to, laser.line);
-                    self.carry(at, to, place);
+                    let to = (laser.to, laser.end);
+                    self.carry(at, to, packet);
                 }
-                None => self.overflow(self.first_laser() + number, place, now),
+                None => self.losses.overflow(self.first_laser() + number, packet, now),
             },
             Egress::General(link) => {
-                link.enqueue(now, self.pool.remove(place));
+                link.enqueue(now, packet);
                 self.visit_laser(number, now);
                 self.plan_lasers(index);
             }
         }
-    }
-
-    #[cold]
-    fn overflow(&mut self, device: usize, place: Place, now: Instant) {
-        let packet = self.pool.remove(place);
-        self.losses.overflow(device, packet, now);
     }
 
     #[inline]
@@ -279,15 +259,13 @@ impl<P: Routed> Sky<P> {
     }
 
     fn visit_laser(&mut self, laser: usize, now: Instant) {
-        while let LaserDevice { egress: Egress::General(link), to, line } = &mut self.lasers[laser]
-        {
+        while let LaserDevice { egress: Egress::General(link), to, end } = &mut self.lasers[laser] {
             let Some(arrival) = link.poll_ahead(now) else {
                 let first = self.fleet.first_lasers[self.satellites.start as usize] as usize;
                 return self.losses.take_from(first + laser, link);
             };
-            let to = (*to, *line);
-            let place = self.pool.insert(arrival.packet);
-            self.carry(arrival.at, to, place);
+            let to = (*to, *end);
+            self.carry(arrival.at, to, arrival.packet);
         }
     }
 
@@ -302,36 +280,31 @@ impl<P: Routed> Sky<P> {
         self.set_event(index, LASERS, next);
     }
 
-    /// Put a packet on the way to the far end of a laser: a partition, and the line there.
+    /// Put a packet on the way to the far end of a laser, in the given partition.
     #[inline]
-    fn carry(&mut self, at: Instant, (to, line): (u32, u32), place: Place) {
+    fn carry(&mut self, at: Instant, (to, end): (u32, FarEnd), packet: Packet<P>) {
         if to as usize == self.number {
-            self.arrive_later(at, line, place);
+            self.arrive_later(at, end, packet);
         } else {
-            let packet = self.pool.remove(place);
-            self.outboxes.push(to as usize, Transfer { at, over: Way::Laser(line), packet });
+            self.outboxes.push(to as usize, Transfer { at, over: Way::Laser(end), packet });
         }
     }
 
     #[inline]
-    fn arrive_later(&mut self, at: Instant, line: u32, place: Place) {
-        let line = &mut self.lines[line as usize];
-        if line.packets.next() == Instant::NEVER {
-            self.events[line.event as usize] = at;
-            let next = &mut self.next[line.satellite as usize];
-            *next = (*next).min(at);
-        }
-        self.pool.append(&mut line.packets, place, at);
+    fn arrive_later(&mut self, at: Instant, end: FarEnd, packet: Packet<P>) {
+        // If others are on the way, they arrive first, so that both times stay as they are.
+        let event = &mut self.events[arrival_event(end)];
+        *event = at.min(*event);
+        let next = &mut self.next[end.satellite as usize];
+        *next = at.min(*next);
+        self.lines[end.line as usize].packets.push(at, packet);
     }
 
     /// Take over a packet on the way to a satellite of this partition.
     pub(crate) fn accept(&mut self, transfer: Transfer<P>) {
         let Transfer { at, over, packet } = transfer;
         match over {
-            Way::Laser(line) => {
-                let place = self.pool.insert(packet);
-                self.arrive_later(at, line, place);
-            }
+            Way::Laser(end) => self.arrive_later(at, end, packet),
             Way::Air { from, to } => {
                 let index = (to - self.satellites.start) as usize;
                 self.in_air[index].enter(at, from, packet);
@@ -347,43 +320,40 @@ impl<P: Routed> Sky<P> {
 
     /// Send the packets that leave a satellite's downlinks through the air, and record their losses.
     fn visit_downlink(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
-        while let Some(place) = self.downlinks[index].pop(now, &mut self.pool) {
-            self.leave(index, place, now, view);
+        while let Some(packet) = self.downlinks[index].pop(now) {
+            self.leave(index, packet, now, view);
         }
         self.downlinks[index].take_losses(&mut self.losses);
         let next = self.downlinks[index].next();
         self.set_event(index, DOWNLINK, next);
     }
 
-    fn leave(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
+    fn leave(&mut self, index: usize, packet: Packet<P>, now: Instant, view: &View<impl Routes>) {
         let satellite = self.satellites.start + index as u32;
-        let site = self.pool.get(place).payload.destination();
+        let site = packet.payload.destination();
         match view.crossing(site, satellite, now) {
             Crossing::Arrives(at) => {
-                let packet = self.pool.remove(place);
                 let over = Way::Air { from: satellite, to: site };
                 self.outboxes.push(self.fleet.partitions, Transfer { at, over, packet });
             }
-            Crossing::Sets => self.lose(index, place, view.until, LossReason::Dismantled),
-            Crossing::NotInView => self.turn(index, place, now, view),
+            Crossing::Sets => self.lose(index, packet, view.until, LossReason::Dismantled),
+            Crossing::NotInView => self.turn(index, packet, now, view),
         }
     }
 
     /// Forward a packet that has waited at a satellite while its destination went out of view: it takes the satellite's
     /// new route, if there is one.
     #[cold]
-    fn turn(&mut self, index: usize, place: Place, now: Instant, view: &View<impl Routes>) {
+    fn turn(&mut self, index: usize, packet: Packet<P>, now: Instant, view: &View<impl Routes>) {
         let satellite = self.satellites.start + index as u32;
-        let packet = self.pool.get(place);
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
-            NO_ROUTE | DOWN => self.lose(index, place, now, LossReason::Outage),
-            _ => self.forward(index, place, now, view),
+            NO_ROUTE | DOWN => self.lose(index, packet, now, LossReason::Outage),
+            _ => self.forward(index, packet, now, view),
         }
     }
 
     #[cold]
-    fn lose(&mut self, index: usize, place: Place, at: Instant, reason: LossReason) {
-        let packet = self.pool.remove(place);
+    fn lose(&mut self, index: usize, packet: Packet<P>, at: Instant, reason: LossReason) {
         let device = self.layout.air_device(self.satellites.start + index as u32);
         self.losses.outside(device, packet, at, reason);
     }
@@ -424,6 +394,13 @@ impl<P: Routed> Sky<P> {
     pub(crate) fn in_air(&self) -> u64 {
         self.in_air.iter().map(InAir::len).sum()
     }
+}
+
+/// Event that is the next arrival at the far end of a laser: its index in the times of the events of the partition.
+#[inline]
+const fn arrival_event(end: FarEnd) -> usize {
+    // Each satellite before this one has an event for each line, and the others.
+    end.satellite as usize * (LINES + 1) + LINES + end.line as usize
 }
 
 /// Length of a window: the shortest time that a packet takes from node to node.

@@ -20,10 +20,19 @@ pub(crate) struct Transfer<P> {
 /// Way of a packet to the next node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
-    /// Laser, by the index of its arrivals in the partition of its far end.
-    Laser(u32),
+    /// Laser to a satellite.
+    Laser(FarEnd),
     /// Air, from a node to a satellite or a site.
     Air { from: u32, to: u32 },
+}
+
+/// Far end of a laser, in the partition of the satellite there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FarEnd {
+    /// Index of the line, that is of the packets on the way.
+    pub(crate) line: u32,
+    /// Index of the satellite.
+    pub(crate) satellite: u32,
 }
 
 /// Packets of a partition for each of the others: those of satellites by their numbers, and that of the sites.

@@ -9,6 +9,7 @@ mod check;
 mod check_network;
 mod check_size;
 mod check_topology;
+mod csv_table;
 mod error;
 pub mod films;
 pub mod keys;

@@ -67,12 +67,14 @@
 //! # Ok::<(), skyhop_link::LinkError>(())
 //! ```
 
+mod background;
 mod by_step;
 mod config;
 mod dama;
 mod delay_line;
 mod error;
 mod fabric;
+mod fluid;
 mod impairment;
 mod link;
 mod link_tail;
@@ -89,6 +91,7 @@ mod timeline;
 mod transmissions;
 mod transmitter;
 
+pub use background::{Background, BackgroundMeter};
 pub use config::LinkConfig;
 pub use dama::DamaConfig;
 pub use error::{LinkError, ScheduleError};

@@ -19,6 +19,11 @@ pub struct LinkStats {
     pub delivered_bytes: Bytes,
     /// Wire bytes whose transmission has ended, including those of packets lost afterwards.
     pub transmitted_bytes: Bytes,
+    /// Wire bytes of the background load that came; 0 from links, which do not count it
+    /// ([`BackgroundMeter`](crate::BackgroundMeter) does).
+    pub background_bytes: Bytes,
+    /// Wire bytes of the background load that found the queue full.
+    pub background_lost_bytes: Bytes,
     /// Number of lost packets, by reason.
     pub drops: Drops,
     /// Packets that the queue marked (ECN) rather than dropped; they also count as delivered or dropped.

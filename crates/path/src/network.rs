@@ -2,6 +2,8 @@
 //! lengths of all links.
 
 mod lasers;
+mod loads;
+mod sharing;
 mod steps;
 
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::request::{PathError, PathOptions, PathRequest, Place};
 use crate::routing::{RoutesTo, RoutingKind};
 pub use lasers::LaserPath;
+pub use loads::{Demand, Leg, Loads};
 pub use steps::NetworkSteps;
 
 /// Request for the geometry of a network.

@@ -8,7 +8,7 @@ use skyhop_path::network::{LaserPath, NetworkRequest};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::Duration;
 
-use crate::QueueSize;
+use crate::{BackgroundPlan, QueueSize};
 
 /// Network of the experiment, over which packets go hop by hop.
 ///
@@ -27,6 +27,9 @@ pub struct NetworkPlan {
     pub down: HopPlan,
     /// Device of each site towards the satellites.
     pub up: HopPlan,
+    /// Traffic without packets; `None` for a network without such traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundPlan>,
     /// Path without delay, which stands for the network where there has to be a single path.
     pub trace: Arc<PathTrace>,
 }
@@ -53,7 +56,7 @@ impl NetworkPlan {
         let ends = ["sites", "sites"].map(Endpoint::named);
         let mut trace = PathTrace::fixed(ends, Duration::ZERO, request.duration);
         trace.header.start = Some(request.start);
-        Ok(Self { lasers, laser, down, up, trace: Arc::new(trace), request })
+        Ok(Self { lasers, laser, down, up, background: None, trace: Arc::new(trace), request })
     }
 
     /// Number of satellites of the constellation.

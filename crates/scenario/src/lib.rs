@@ -6,6 +6,7 @@
 pub mod by_kind;
 pub mod catalogue;
 mod check;
+mod check_background;
 mod check_network;
 mod check_size;
 mod check_topology;

@@ -21,8 +21,8 @@ use crate::plan::links::queue_limit;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
-    ConstellationPath, Flow, GridKeys, HopKeys, NetworkSection, PathKind, PathSection, Scenario,
-    SiteKeys, Sites, TrafficKind,
+    BackgroundKind, ConstellationPath, Flow, GridKeys, HopKeys, NetworkSection, PathKind,
+    PathSection, Scenario, SiteKeys, Sites, TrafficKind,
 };
 use crate::{ScenarioError, catalogue};
 
@@ -93,7 +93,10 @@ impl NamedScenario {
         self.check_flow_rows(&flows)?;
         let of_path = self.request_of_network(network, &sites)?;
         let (of_path, routing) = self.with_failures(network, of_path, &sites)?;
+        let background = network.background.as_ref();
+        let background = background.map(|keys| self.background_plan(keys, &sites)).transpose()?;
         let plan = self.network_plan(network, (of_path, routing), sites, &flows)?;
+        let plan = NetworkPlan { background, ..plan };
         self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
@@ -122,7 +125,9 @@ impl NamedScenario {
         places: FindPlace<'_>,
     ) -> Result<Vec<Site>, ScenarioError> {
         let kind = network.traffic.as_ref().map(|traffic| &traffic.kind);
-        let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)));
+        let background = network.background.as_ref().map(|background| &background.kind);
+        let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)))
+            || matches!(background, Some(BackgroundKind::Gravity(_)));
         let sites = match &network.sites {
             Sites::Named(name) => self.named_sites(name, places)?,
             Sites::Grid(keys) => self.grid_sites(keys, needs_population, places)?,
@@ -365,6 +370,9 @@ impl NamedScenario {
             self.make_paths_absolute(traffic, &["file"]);
             self.make_files_of_flow_absolute(traffic);
         }
+        if let Some(background) = network.get_mut("background") {
+            self.make_paths_absolute(background, &["file"]);
+        }
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));
         value
@@ -372,6 +380,17 @@ impl NamedScenario {
 }
 
 impl Site {
+    /// Inhabitants. The error says that they are not known, and what to do.
+    pub(crate) fn known_population(&self) -> Result<u64, String> {
+        self.population.ok_or_else(|| {
+            format!(
+                "\"{}\" has no known population, and traffic of kind \"gravity\" needs it; write {{ name = \"X\", \
+                 lat = …, lon = …, population = … }}, or take a file with a column population",
+                self.place.name
+            )
+        })
+    }
+
     fn from_row(row: catalogue::SiteRow) -> Self {
         let population = row.population.map(|inhabitants| inhabitants.round() as u64);
         Self { given: row.name.clone(), population, place: row.into_place() }

@@ -1,5 +1,6 @@
 //! Runs over a whole network of satellites and sites.
 
+mod background;
 mod ends;
 mod orbits;
 
@@ -14,11 +15,12 @@ use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats, Outage};
 use skyhop_model::{Counts as _, Direction};
 use skyhop_net::{Laser, Layout, Lost, Network};
 use skyhop_path::failures::{FailureTime, Part};
-use skyhop_path::network::LaserPath;
+use skyhop_path::network::{LaserPath, Leg};
 use skyhop_record::{EventRow, FileError, Recorder};
 use skyhop_units::{Duration, Instant};
 
 use crate::Simulation;
+use crate::constellation::background::{Backgrounds, Meters};
 use crate::constellation::ends::{Ends, Parcel};
 use crate::constellation::orbits::Orbits;
 use crate::flow::Flow;
@@ -39,6 +41,9 @@ pub(crate) struct Constellation {
     numbers: Numbers,
     /// Packets lost outside of the links: for lack of a route, or in the air of a satellite that set; by device.
     lost_outside: Vec<LinkStats>,
+    meters: Meters,
+    /// Warning about the background; reported once.
+    warning: Option<String>,
 }
 
 impl Constellation {
@@ -49,7 +54,9 @@ impl Constellation {
         threads: usize,
     ) -> Result<Self, Unsupported> {
         let unsupported = |what: String| Unsupported::new("network", what);
-        let layout = Arc::new(layout(plan, experiment.seed));
+        let backgrounds = Backgrounds::new(plan, threads);
+        let mut backgrounds = backgrounds.map_err(|error| unsupported(error.to_string()))?;
+        let layout = Arc::new(layout(plan, experiment.seed, &mut backgrounds));
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
             .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), None))
@@ -62,6 +69,8 @@ impl Constellation {
         Ok(Self {
             network: network.map_err(|error| unsupported(error.to_string()))?,
             lost_outside: vec![LinkStats::default(); layout.devices()],
+            meters: Meters::new(&layout),
+            warning: backgrounds.warning,
             numbers,
         })
     }
@@ -83,7 +92,8 @@ impl Constellation {
 
     /// Counters of all links, forward before back.
     fn stats(&mut self) -> Vec<LinkStats> {
-        let by_device = self.network.stats();
+        let mut by_device = self.network.stats();
+        self.meters.add(self.network.now(), &mut by_device);
         let of = |device: Option<usize>| {
             device.map_or_else(LinkStats::default, |device| {
                 let outside = self.lost_outside[device].drops;
@@ -123,6 +133,7 @@ impl Simulation for Constellation {
     }
 
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {
+        self.warning.take().into_iter().for_each(|warning| recorder.warn(warning));
         let base_rtts = self.network.views().mean_base_rtts();
         let flows = &mut self.network.hosts_mut().flows;
         sampler.conclude(flows, |flow| Some(base_rtts[flow]), recorder)
@@ -143,7 +154,7 @@ pub(crate) fn threads() -> usize {
 }
 
 /// Nodes and devices of a plan.
-fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
+fn layout(plan: &NetworkPlan, seed: u64, backgrounds: &mut Backgrounds) -> Layout {
     let device = |hop: &HopPlan, name: String| LinkConfig {
         seed: seed_for(seed, &name),
         ..hop.config.clone()
@@ -153,25 +164,34 @@ fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
         config.schedule.delay = pieces(&path.delays);
         config.schedule.dismantled = path.breaks.iter().map(|at| dismantled(*at)).collect();
         fail(&mut config, &path.failed);
+        backgrounds.load(Leg::Laser(path.from, path.to), &mut config);
         Laser { from: path.from, to: path.to, config }
     };
+    let lasers = plan.lasers.iter().map(laser).collect();
     let sites = &plan.request.sites;
     let failures = &plan.request.options.failures;
-    let of_air = |hop: &HopPlan, name: String, node: Part| {
+    let mut of_air = |hop: &HopPlan, name: String, node: Part, leg: Leg| {
         let mut config = device(hop, name);
         fail(&mut config, &failures.times_of(node));
+        backgrounds.load(leg, &mut config);
         config
     };
     Layout {
         satellites: plan.satellites(),
         sites: sites.len() as u32,
-        lasers: plan.lasers.iter().map(laser).collect(),
+        lasers,
         down: (0..plan.satellites())
-            .map(|number| of_air(&plan.down, format!("down {number}"), Part::Satellite(number)))
+            .map(|number| {
+                let (name, node) = (format!("down {number}"), Part::Satellite(number));
+                of_air(&plan.down, name, node, Leg::Down(number))
+            })
             .collect(),
         up: (0..)
             .zip(sites)
-            .map(|(number, site)| of_air(&plan.up, format!("up {}", site.name), Part::Site(number)))
+            .map(|(number, site)| {
+                let (name, node) = (format!("up {}", site.name), Part::Site(number));
+                of_air(&plan.up, name, node, Leg::Up(number))
+            })
             .collect(),
     }
 }

@@ -24,7 +24,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Load at `at`.
+    /// Load of the link at `at`.
     fn load_at(&self, at: Instant) -> Rate {
         self.load[index_at(&self.load, at)].value
     }
@@ -44,7 +44,7 @@ impl Background {
         }
     }
 
-    /// What the load leaves of a rate that does not change.
+    /// Rest that the load leaves of a rate that does not change.
     pub(crate) fn rest_of(&self, rate: Rate) -> Vec<Piece<Rate>> {
         let rest = |piece: &Piece<Rate>| {
             let left_bps = rate.bits_per_second().saturating_sub(piece.value.bits_per_second());

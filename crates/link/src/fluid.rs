@@ -49,9 +49,9 @@ impl Fluid {
         }
     }
 
-    /// Time at which the transmitter becomes free of all that came before `now`, given the end of the transmission under
-    /// way, and the time at which it becomes free of what came until the last call. Fluid for which the queue, in which
-    /// packets wait as well, has no room is lost.
+    /// Time at which all work that came before `now` is done, given the end of the transmission under way, and the time
+    /// at which all work until the last call is done. Fluid for which the queue, in which packets wait as well, has no
+    /// room is lost.
     pub(crate) fn free_after(
         &mut self,
         now: Instant,

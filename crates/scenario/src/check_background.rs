@@ -1,4 +1,4 @@
-//! Checks of `[network.background]`.
+//! Checks of the keys of `[network.background]`.
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;

@@ -9,8 +9,9 @@ use skyhop_path::PathError;
 use skyhop_path::network::{Leg, Loads};
 use skyhop_units::{Instant, Rate};
 
-/// Loads of the links of a network.
-pub(super) struct Backgrounds {
+/// Loads of the links of a network; none by default.
+#[derive(Default)]
+pub(crate) struct Backgrounds {
     legs: BTreeMap<Leg, Background>,
     /// Warning for the reader of the results: what the network does not carry.
     pub(super) warning: Option<String>,
@@ -18,10 +19,8 @@ pub(super) struct Backgrounds {
 
 impl Backgrounds {
     /// Compute the loads of a plan's background on so many threads; no loads without a background.
-    pub(super) fn new(plan: &NetworkPlan, threads: usize) -> Result<Self, PathError> {
-        let Some(background) = &plan.background else {
-            return Ok(Self { legs: BTreeMap::new(), warning: None });
-        };
+    pub(crate) fn new(plan: &NetworkPlan, threads: usize) -> Result<Self, PathError> {
+        let Some(background) = &plan.background else { return Ok(Self::default()) };
         let room = |leg: Leg| {
             let rate_bps = rate_of(plan, leg).bits_per_second() as f64;
             Rate::from_bits_per_second((rate_bps * background.most.fraction()) as u64)

@@ -20,7 +20,8 @@ use skyhop_record::{EventRow, FileError, Recorder};
 use skyhop_units::{Duration, Instant};
 
 use crate::Simulation;
-use crate::constellation::background::{Backgrounds, Meters};
+pub(crate) use crate::constellation::background::Backgrounds;
+use crate::constellation::background::Meters;
 use crate::constellation::ends::{Ends, Parcel};
 use crate::constellation::orbits::Orbits;
 use crate::flow::Flow;
@@ -47,15 +48,14 @@ pub(crate) struct Constellation {
 }
 
 impl Constellation {
-    /// Prepare a run on so many threads.
+    /// Prepare a run on so many threads, with the loads of the plan's background.
     pub(crate) fn new(
         experiment: &Experiment,
         plan: &NetworkPlan,
+        mut backgrounds: Backgrounds,
         threads: usize,
     ) -> Result<Self, Unsupported> {
         let unsupported = |what: String| Unsupported::new("network", what);
-        let backgrounds = Backgrounds::new(plan, threads);
-        let mut backgrounds = backgrounds.map_err(|error| unsupported(error.to_string()))?;
         let layout = Arc::new(layout(plan, experiment.seed, &mut backgrounds));
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()

@@ -192,8 +192,8 @@ impl<P> Link<P> {
     #[inline]
     pub fn stats(&self) -> LinkStats {
         let in_line = self.tail.line.packets();
-        let background_lost_bytes = match &self.queue {
-            QueueModel::OnArrival(queue) => queue.lost_background(),
+        let background_missing_bytes = match &self.queue {
+            QueueModel::OnArrival(queue) => queue.missing_background(self.now),
             QueueModel::ByStep(_) => Bytes::ZERO,
         };
         let (backlog, underway_packets, transmitted_bytes) = match &self.queue {
@@ -212,7 +212,7 @@ impl<P> Link<P> {
             delivered_bytes: self.delivered_bytes,
             transmitted_bytes,
             background_bytes: Bytes::ZERO,
-            background_lost_bytes,
+            background_missing_bytes,
             drops: self.verdicts.drops(),
             marks: self.verdicts.marks(),
             backlog_packets: backlog.packets,

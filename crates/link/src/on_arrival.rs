@@ -69,9 +69,9 @@ impl<P> OnArrival<P> {
         self.scheduled_losses.front().map_or(Instant::NEVER, |first| first.at)
     }
 
-    /// Wire bytes of the background that found the queue full.
-    pub(crate) fn lost_background(&self) -> Bytes {
-        self.transmissions.lost_background()
+    /// Wire bytes of the background that found the queue full, and of that which waits at `now`.
+    pub(crate) fn missing_background(&self, now: Instant) -> Bytes {
+        self.transmissions.missing_background(now)
     }
 
     /// Packets that wait now, after [`Self::run_until`] for now.

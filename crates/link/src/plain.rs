@@ -73,7 +73,7 @@ impl PlainLink {
             delivered_packets,
             delivered_bytes,
             transmitted_bytes: self.transmissions.ended_bytes(now),
-            background_lost_bytes: self.transmissions.lost_background(),
+            background_missing_bytes: self.transmissions.missing_background(now),
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
             underway_packets: self.enqueued_packets

@@ -22,8 +22,8 @@ pub struct LinkStats {
     /// Wire bytes of the background load that came; 0 from links, which do not count it
     /// ([`BackgroundMeter`](crate::BackgroundMeter) does).
     pub background_bytes: Bytes,
-    /// Wire bytes of the background load that found the queue full.
-    pub background_lost_bytes: Bytes,
+    /// Wire bytes of the background load that found the queue full, and of that which waits in the queue.
+    pub background_missing_bytes: Bytes,
     /// Number of lost packets, by reason.
     pub drops: Drops,
     /// Packets that the queue marked (ECN) rather than dropped; they also count as delivered or dropped.

@@ -113,9 +113,12 @@ impl Transmissions {
         self.begun_bytes += transmission.wire_size;
     }
 
-    /// Wire bytes of the background that found the queue full.
-    pub(crate) fn lost_background(&self) -> Bytes {
-        self.fluid.as_ref().map_or(Bytes::ZERO, |fluid| fluid.lost())
+    /// Wire bytes of the background that found the queue full, and of that which waits at `now`.
+    pub(crate) fn missing_background(&self, now: Instant) -> Bytes {
+        self.fluid.as_ref().map_or(Bytes::ZERO, |fluid| {
+            let all = fluid.with_packets(self.backlog, now, [self.begun.ends, self.free]);
+            fluid.lost() + (all.bytes - self.backlog.bytes)
+        })
     }
 
     /// Packets that wait now, after [`Self::run_until`] for now.

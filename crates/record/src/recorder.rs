@@ -552,8 +552,9 @@ impl LinkAccount {
     /// Count the background that the link has carried since the last sample. A link knows what it has lost when the next
     /// packet arrives, so that the loss of one interval may be found in the next.
     fn carry_background(&mut self, now: LinkStats) -> i64 {
-        let [came, lost] = [now.background_bytes, now.background_lost_bytes].map(Bytes::as_u64);
-        let carried = came.saturating_sub(lost).max(self.background_bytes);
+        let [came, missing] =
+            [now.background_bytes, now.background_missing_bytes].map(Bytes::as_u64);
+        let carried = came.saturating_sub(missing).max(self.background_bytes);
         let before = mem::replace(&mut self.background_bytes, carried);
         (carried - before) as i64
     }

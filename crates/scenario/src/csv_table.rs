@@ -2,13 +2,14 @@
 
 use std::fs;
 
-use csv::{ReaderBuilder, StringRecord, Trim};
+use csv::{Position, ReaderBuilder, StringRecord, Trim};
 use skyhop_model::one_line;
 
 use crate::ScenarioError;
 use crate::catalogue::find_file;
 use crate::error::unreadable;
 use crate::named::NamedScenario;
+use crate::sites::line_from;
 
 /// Names of a table's columns, which may be in any order and next to others.
 pub(crate) struct Columns {
@@ -41,25 +42,26 @@ impl NamedScenario {
         let file = find_file(self.base(), name)
             .ok_or_else(|| self.key_error(key, format!("no such file: \"{name}\"")))?;
         let text = fs::read_to_string(&file).map_err(|source| unreadable(&file, source))?;
-        let wrong = |line: u64, what: String| {
-            ScenarioError::key(&file.display().to_string(), format!("line {line}"), what)
+        let text = text.trim_start_matches('\u{feff}');
+        let wrong = |at: Option<&Position>, what: String| {
+            let line = line_from(text, at.map_or(0, |at| at.byte() as usize));
+            ScenarioError::key(&file.display().to_string(), line, what)
         };
         let mut reader = ReaderBuilder::new()
             .has_headers(false)
             .trim(Trim::All)
             .flexible(true)
-            .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+            .from_reader(text.as_bytes());
         let (mut rows, mut places) = (Vec::new(), None);
         for record in reader.records() {
-            let record = record.map_err(|error| {
-                wrong(error.position().map_or(1, csv::Position::line), one_line(&error.to_string()))
-            })?;
-            let line = record.position().map_or(1, csv::Position::line);
+            let record =
+                record.map_err(|error| wrong(error.position(), one_line(&error.to_string())))?;
+            let at = record.position();
             match &places {
-                None => places = Some(columns.places(&record).map_err(|what| wrong(line, what))?),
+                None => places = Some(columns.places(&record).map_err(|what| wrong(at, what))?),
                 Some(places) => {
                     let cells = Cells { columns, places, record: &record };
-                    rows.push(row(&cells).map_err(|what| wrong(line, what))?);
+                    rows.push(row(&cells).map_err(|what| wrong(at, what))?);
                 }
             }
         }

@@ -103,7 +103,7 @@ fn a_full_queue_is_shared_in_proportion_and_is_no_longer() {
         let error = carried as f64 * 12_000.0 / 20.0 / own_bps - 1.0;
         assert!(error.abs() < 0.05, "{load_bps}: {carried} packets, {error} too many");
         let lost_bps =
-            link.stats(end, (0, Bytes::ZERO)).background_lost_bytes.as_u64() as f64 * 0.4;
+            link.stats(end, (0, Bytes::ZERO)).background_missing_bytes.as_u64() as f64 * 0.4;
         let error = (load_bps as f64 - lost_bps) / fluid_bps - 1.0;
         assert!(error.abs() < 0.05, "{load_bps}: {lost_bps} lost, {error} too few");
         assert!(longest > Duration::from_millis(48), "{longest}");
@@ -119,7 +119,7 @@ fn packets_that_fit_leave_all_of_the_fluid() {
     let enter = |number: u64| link.enter(us(pair_us * (number / 2)), SIZE).is_some();
     assert!((0..1_000).all(enter));
     let stats = link.stats(us(20_000_000), (0, Bytes::ZERO));
-    assert_eq!(stats.background_lost_bytes, Bytes::ZERO);
+    assert_eq!(stats.background_missing_bytes, Bytes::ZERO);
 }
 
 /// Times between packets, exponentially distributed with a mean in ns, as a list of times until an end.

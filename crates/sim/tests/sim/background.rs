@@ -85,7 +85,7 @@ fn a_flow_gets_what_the_background_leaves() {
             .map(|link| link.utilisation.max(link.utilisation_back))
             .collect();
         let highest = used.iter().copied().fold(0.0, f64::max);
-        assert!((0.9..=1.0).contains(&highest), "{used:?}");
+        assert!((0.98..1.0005).contains(&highest), "{used:?}");
         assert_eq!(data.summary.warnings, Vec::<String>::new());
     }
 }
@@ -134,12 +134,14 @@ fn packets_wait_for_bursts_and_not_for_an_even_load() {
 fn the_number_of_threads_and_of_flows_in_front_changes_no_load() {
     let demands: Vec<Demand> =
         (0..10).map(|site| demand(site, (site + 3) % 10, 6 * MBPS)).collect();
-    let shared = with(experiment(Duration::from_secs(2), ring()), demands, 1);
+    let shared = with(experiment(Duration::from_secs(2), ring()), demands.clone(), 1);
     let data = run(&shared, 1);
     for threads in [2, 4] {
         assert!(run(&shared, threads) == data, "with {threads} threads");
     }
-    // What goes up comes down, in each interval.
+    // Full queues lose some of a background. Next to probes alone nothing is lost: what goes up comes down.
+    let probes = ring().into_iter().filter(|flow| matches!(flow.2, Traffic::Udp { .. })).collect();
+    let data = run(&with(experiment(Duration::from_secs(2), probes), demands, 0), 1);
     let mut sums: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
     for row in &data.link {
         let name = &data.begin.links[usize::from(row.link)];
@@ -149,8 +151,8 @@ fn the_number_of_threads_and_of_flows_in_front_changes_no_load() {
     }
     assert_eq!(sums.len(), 20);
     for (at, [up, down]) in sums {
-        // Full queues lose some of it, in the downlinks more than in the uplinks or the other way round.
-        assert!(up > 500_000 && (up - down).abs() < up / 20, "at {at}: {up} up, {down} down");
+        // Each device counts whole bytes.
+        assert!(up > 500_000 && (up - down).abs() < 20, "at {at}: {up} up, {down} down");
     }
 }
 

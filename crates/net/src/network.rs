@@ -130,6 +130,11 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
         &mut self.views
     }
 
+    /// End of the last [`Self::run_until`].
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Counters of all devices up to the end of the last [`Self::run_until`], by the number of the device.
     pub fn stats(&mut self) -> Vec<LinkStats> {
         let lasers = self.fleet.first_lasers.last().copied().unwrap_or(0);

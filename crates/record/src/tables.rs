@@ -75,6 +75,7 @@ pub(crate) fn link_columns(rows: &[LinkSample], links: &[String]) -> Vec<Column>
         Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
         Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
         Column::required("delivered_bytes", int64(rows, |r| r.delivered_bytes)),
+        Column::required("background_bytes", int64(rows, |r| r.background_bytes)),
     ];
     columns.extend(LossReason::ALL.iter().map(|reason| {
         let lost = int64(rows, |row| row.drops[*reason] as i64);

@@ -11,6 +11,7 @@ mod hypatia;
 mod jitter;
 mod leoem;
 mod leoem_log;
+mod loads;
 mod measured;
 mod mirror;
 mod network;

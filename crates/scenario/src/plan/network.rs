@@ -44,7 +44,10 @@ impl NamedScenario {
         self.check_flow_rows(&flows)?;
         let of_path = self.request_of_network(network, &ground.sites)?;
         let (of_path, routing) = self.with_failures(network, of_path, &ground)?;
+        let background = network.background.as_ref();
+        let background = background.map(|keys| self.background_plan(keys, &ground)).transpose()?;
         let plan = self.network_plan(network, (of_path, routing), ground, &flows)?;
+        let plan = NetworkPlan { background, ..plan };
         self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
@@ -249,6 +252,9 @@ impl NamedScenario {
         if let Some(traffic) = network.get_mut("traffic") {
             self.make_paths_absolute(traffic, &["file"]);
             self.make_files_of_flow_absolute(traffic);
+        }
+        if let Some(background) = network.get_mut("background") {
+            self.make_paths_absolute(background, &["file"]);
         }
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));

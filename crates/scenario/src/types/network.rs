@@ -16,7 +16,8 @@ use super::flow::{allow_cc_parameters, cc_parameters};
 use crate::by_kind;
 use crate::keys::{Kinds, read_parts};
 use crate::types::{
-    ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, Routing, TcpFlowKeys, routing,
+    BackgroundSection, ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, Routing, TcpFlowKeys,
+    routing,
 };
 
 /// `[network]`: a constellation with many sites as one network. Packets go hop by hop over its satellites, and flows
@@ -99,6 +100,10 @@ pub struct NetworkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TrafficSection")]
     pub traffic: Option<TrafficSection>,
+    /// Traffic between the sites without packets, which takes a part of the links' rates. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BackgroundSection")]
+    pub background: Option<BackgroundSection>,
 }
 
 fn default_constellation() -> String {

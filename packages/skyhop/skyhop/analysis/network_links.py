@@ -18,7 +18,7 @@ class UsedLink:
     direction: str
     """Direction of packets: forward or back."""
     utilisation: float
-    """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
+    """Bytes on the wire, with the background's, divided by those that the rate allowed, 0 to 1."""
 
 
 def is_network(run: RunHeader) -> bool:

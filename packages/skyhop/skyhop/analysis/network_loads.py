@@ -60,7 +60,7 @@ class Loads:
     edges_s: FloatArray
     """Ends of the intervals in s since the run's start, shape (k + 1,)."""
     utilisation: FloatArray
-    """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
+    """Bytes on the wire, with the background's, divided by those that the rate allowed, 0 to 1."""
     carried_mbps: FloatArray
     """IP packets that arrived at the far end, Mbit/s."""
     backlog_bytes: FloatArray
@@ -94,7 +94,7 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
         edges_s: ends of the intervals in s, ascending; by default one interval, the whole run.
 
     The utilisation of an interval is that of the whole run, shared out by the bytes that arrived
-    in the interval, as link.parquet has no bytes on the wire.
+    in the interval and those of the background, as link.parquet has no bytes on the wire.
     """
     edges = np.array([0.0, run.duration_s] if edges_s is None else edges_s, np.float64)
     found = [(channel, series) for channel, series in _channels(run) if _is_used(series)]
@@ -112,9 +112,10 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
 
         arrived = sums(series.delivered_bytes)
         carried[row] = arrived * 8e-6 / lengths_s
-        whole = float(series.delivered_bytes.sum()) / max(run.duration_s, 1e-9)
+        loaded = sums(_all_bytes(series))
+        whole = float(_all_bytes(series).sum()) / max(run.duration_s, 1e-9)
         if whole > 0:
-            utilisation[row] = _used(run, channel) * arrived / lengths_s / whole
+            utilisation[row] = _used(run, channel) * loaded / lengths_s / whole
         backlog[row] = sums(series.backlog_bytes) / samples
         drops[row] = np.sum([sums(lost) for lost in series.drops.values()], axis=0)
         marks[row] = sums(series.marks)
@@ -136,7 +137,12 @@ def _channels(run: RunRecord) -> Sequence[tuple[Channel, LinkSeries]]:
 
 
 def _is_used(series: LinkSeries) -> bool:
-    return bool(series.delivered_bytes.any() or any(lost.any() for lost in series.drops.values()))
+    return bool(_all_bytes(series).any() or any(lost.any() for lost in series.drops.values()))
+
+
+def _all_bytes(series: LinkSeries) -> FloatArray:
+    """Return the bytes of packets and of the background, by sample."""
+    return series.delivered_bytes + series.background_bytes
 
 
 def _used(run: RunRecord, channel: Channel) -> float:
@@ -148,7 +154,7 @@ def _used(run: RunRecord, channel: Channel) -> float:
 
 def _half_s(series: LinkSeries) -> float:
     """Return the time by which half of the bytes had arrived; without bytes, of the first row."""
-    arrived = np.cumsum(series.delivered_bytes)
+    arrived = np.cumsum(_all_bytes(series))
     place = int(np.searchsorted(arrived, arrived[-1] / 2)) if arrived[-1] > 0 else 0
     return float(series.t_s[place])
 

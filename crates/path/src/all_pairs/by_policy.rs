@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use skyhop_units::{Duration, Instant};
 
-use super::{Origin, RouteChange, StepView, Worker};
+use super::{Ends, Origin, RouteChange, StepView, Worker};
 use crate::compat::CompatRules;
 use crate::handover::{
     self, HandoverPolicy, Link, OrbitForecast, Selection, View, VisibilityForecast,
@@ -14,13 +14,13 @@ use crate::repeated_search::{RepeatedSearch, VisitingOrder};
 use crate::request::{PathError, PathRequest};
 use crate::topology::Hops;
 
-/// Pairs from one site to all later ones, each with its own policy.
+/// Pairs with one end in common, each with its own policy.
 pub(super) struct OriginByPolicy {
-    from: usize,
+    ends: Ends,
     pairs: Vec<Pair>,
     /// Indices of pairs in the order in which their routes are searched.
     by_satellite: Vec<usize>,
-    /// Order of the search from each satellite that some pair's `from` uses.
+    /// Order of the search from each satellite that the shared end uses in some pair.
     orders: BTreeMap<u32, VisitingOrder>,
     delays: Vec<Duration>,
     changes: Vec<RouteChange>,
@@ -33,26 +33,33 @@ struct Pair {
     route: Vec<u32>,
 }
 
-/// Forecasts of one step, each computed once for all pairs of a site.
+/// Forecasts of one step, each computed once for all pairs of an end.
 #[derive(Default)]
 pub(super) struct Forecasts {
     at: Option<Instant>,
-    /// Time in view by site and satellite.
+    /// Time in view by end and satellite.
     known: RefCell<HashMap<(usize, u32), Duration>>,
 }
 
 /// View of the forecasts for one pair.
 struct PairForecast<'a> {
-    orbits: OrbitForecast<'a>,
-    sites: [usize; 2],
+    view: &'a StepView<'a>,
+    ends: [usize; 2],
     forecasts: &'a Forecasts,
 }
 
 impl VisibilityForecast for PairForecast<'_> {
     fn time_in_view(&self, end: usize, satellite: u32) -> Duration {
-        let site = self.sites[end];
+        let (view, end) = (self.view, self.ends[end]);
+        let orbits = OrbitForecast { ephemeris: view.ephemeris, sky: view.sky, now: view.utc };
+        let position = view.positions[satellite as usize];
+        let longest = || {
+            let sites = view.sites_of(end).filter(|site| view.sky.includes(*site, position));
+            let times = sites.map(|site| orbits.time_in_view(site, satellite));
+            times.max().unwrap_or(Duration::ZERO)
+        };
         let mut known = self.forecasts.known.borrow_mut();
-        *known.entry((site, satellite)).or_insert_with(|| self.orbits.time_in_view(site, satellite))
+        *known.entry((end, satellite)).or_insert_with(longest)
     }
 }
 
@@ -69,16 +76,16 @@ impl Forecasts {
 impl OriginByPolicy {
     /// # Errors
     /// No policy has the request's name.
-    pub(super) fn new(from: usize, sites: usize, request: &PathRequest) -> Result<Self, PathError> {
+    pub(super) fn new(ends: Ends, request: &PathRequest) -> Result<Self, PathError> {
         let entry = handover::policy(&request.handover)?;
         let pair = |_| Pair {
             policy: (entry.make)(request.options.grid),
             selection: [None; 2],
             route: Vec::new(),
         };
-        let pairs: Vec<Pair> = (from + 1..sites).map(pair).collect();
+        let pairs: Vec<Pair> = ends.others.clone().map(pair).collect();
         Ok(Self {
-            from,
+            ends,
             by_satellite: (0..pairs.len()).collect(),
             orders: BTreeMap::new(),
             delays: vec![Duration::ZERO; pairs.len()],
@@ -88,21 +95,20 @@ impl OriginByPolicy {
     }
 
     fn choose_satellites(&mut self, view: &StepView<'_>, forecasts: &Forecasts) {
-        for (to, pair) in (self.from + 1..).zip(&mut self.pairs) {
-            let orbits = OrbitForecast { ephemeris: view.ephemeris, sky: view.sky, now: view.utc };
+        for (ends, pair) in self.ends.pairs().zip(&mut self.pairs) {
             pair.selection = pair.policy.choose(&View {
                 now: view.at,
                 utc: view.utc,
-                in_view: [&view.in_view[self.from], &view.in_view[to]],
+                in_view: ends.map(|end| &*view.in_view[end]),
                 keeps_lost_satellite: view.request.compat.keeps_lost_satellite(),
                 components: view.topology.components(),
                 graph: view.topology.graph(),
-                visibility: &PairForecast { orbits, sites: [self.from, to], forecasts },
+                visibility: &PairForecast { view, ends, forecasts },
             });
         }
     }
 
-    /// Find the routes of the pairs whose `from` uses `satellite`.
+    /// Find the routes of the pairs in which the shared end uses `satellite`.
     fn search(&mut self, view: &StepView<'_>, satellite: u32, search: &mut RepeatedSearch) {
         let order = self.orders.entry(satellite).or_default();
         let start = Link { satellite, delay_s: 0.0, sin_elevation: 1.0 };
@@ -115,24 +121,30 @@ impl Origin for OriginByPolicy {
         worker.forecasts.begin(view.at);
         self.choose_satellites(view, &worker.forecasts);
         let (pairs, graph) = (&self.pairs, view.topology.graph());
-        let satellite = |index: &usize| pairs[*index].selection[0].map(|link| link.satellite);
+        let shared = self.ends.place_of_shared();
+        let satellite = |index: &usize| pairs[*index].selection[shared].map(|link| link.satellite);
         self.by_satellite.sort_by_key(satellite);
         let used: Vec<u32> = self.by_satellite.iter().filter_map(satellite).collect();
         self.orders.retain(|known, _| used.binary_search(known).is_ok());
+        let ends: Vec<[usize; 2]> = self.ends.pairs().collect();
         let mut searched = None;
         for place in 0..self.by_satellite.len() {
             let index = self.by_satellite[place];
             worker.route.clear();
             let mut delay = Duration::ZERO;
             if let [Some(from), Some(to)] = self.pairs[index].selection {
-                if searched.replace(from.satellite) != Some(from.satellite) {
-                    self.search(view, from.satellite, &mut worker.search);
+                let links = [from, to];
+                let (first, last) = (links[shared].satellite, links[1 - shared].satellite);
+                if searched.replace(first) != Some(first) {
+                    self.search(view, first, &mut worker.search);
                 }
-                if worker.search.distance(to.satellite) < f64::INFINITY {
-                    worker.route.extend(worker.search.route_back(graph, to.satellite));
-                    worker.route.reverse();
-                    let ends = [(self.from, from), (self.from + 1 + index, to)];
-                    delay = delay_of(view, ends, &worker.route);
+                if worker.search.distance(last) < f64::INFINITY {
+                    worker.route.extend(worker.search.route_back(graph, last));
+                    if self.ends.outward {
+                        worker.route.reverse();
+                    }
+                    let [begin, end] = ends[index];
+                    delay = delay_of(view, [(begin, from), (end, to)], &worker.route);
                 }
             }
             self.delays[index] = delay;
@@ -151,15 +163,12 @@ impl Origin for OriginByPolicy {
     }
 }
 
-/// Delay of a route between two sites over their links: the sum of its hops, each rounded to a nanosecond as in a path.
+/// Delay of a route between two ends over their links: the sum of its hops, each rounded to a nanosecond as in a path.
 fn delay_of(view: &StepView<'_>, ends: [(usize, Link); 2], route: &[u32]) -> Duration {
-    let compat = view.request.compat;
-    let end_delay = |(site, link): (usize, Link)| {
-        if compat.freezes_end_hops() {
-            return Duration::from_secs_f64(link.delay_s);
-        }
-        let position = view.positions[link.satellite as usize];
-        Duration::from_secs_f64(compat.ground_delay_s(position, &view.sky.sites()[site]))
+    let freezes = view.request.compat.freezes_end_hops();
+    let end_delay = |(end, link): (usize, Link)| {
+        let now_s = || view.ground_delay_s(end, link.satellite);
+        Duration::from_secs_f64(if freezes { link.delay_s } else { now_s() })
     };
     let mut hops = Hops::default();
     view.topology.hops(route, view.positions, &mut hops);

@@ -12,6 +12,7 @@ mod leoem;
 mod leoem_log;
 mod measured;
 mod mirror;
+mod nearest;
 mod network;
 mod outage;
 mod routes;

@@ -1,4 +1,4 @@
-//! Routes between all pairs of many sites, or from many sites to the nearest of some, step by step, reported as changes.
+//! Routes between all pairs of many sites, or from many sites to some, step by step, reported as changes.
 //!
 //! With the handover policy `immediate` each pair uses, at each step, the satellites over which its path is shortest;
 //! other policies choose the satellites of each pair as for a path of its own. Routes go over satellites (isl) or over
@@ -8,6 +8,7 @@ mod by_policy;
 mod delay_encoder;
 mod ends;
 mod shortest;
+mod to_group;
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -25,17 +26,18 @@ use crate::request::{PathError, PathRequest, Place};
 use crate::topology::{Topology, look_up, sky, topology};
 use by_policy::{Forecasts, OriginByPolicy};
 pub use delay_encoder::DelayEncoder;
+pub use ends::Destination;
 use ends::{Ends, merge};
 use shortest::ShortestOrigin;
+use to_group::OriginToGroup;
 
-/// Number of routes to one group of sites that are computed together.
+/// Number of routes to one destination that are computed together.
 const ROUTES_OF_AN_ORIGIN: usize = 64;
 
 /// Iterator over the routes of pairs of sites, one step after the other in constant memory.
 ///
-/// All pairs ([`AllPairs::new`]) are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second. Routes to
-/// the nearest of some sites ([`AllPairs::to_nearest`]) are ordered by the group of these sites, and then by the site
-/// where they begin. Pairs with a common end are computed together, by as many threads as the machine has processors;
+/// All pairs ([`AllPairs::new`]) are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second. Routes from
+/// sites to destinations ([`AllPairs::to`]) are ordered by the destination, and then by the site where they begin. Pairs with a common end are computed together, by as many threads as the machine has processors;
 /// the result is the same for any number.
 pub struct AllPairs<'r> {
     request: &'r PathRequest,
@@ -82,7 +84,6 @@ struct StepView<'a> {
     sky: &'a Sky,
     /// Satellites in view of each site, and then of each group.
     in_view: &'a [Vec<Link>],
-    groups: &'a [Vec<u32>],
     topology: &'a dyn Topology,
 }
 
@@ -125,31 +126,41 @@ impl<'r> AllPairs<'r> {
             let relay = request.relay.map_or("none", Relay::name);
             return wrong(format!("all pairs with relay {relay}"), "isl or bent-pipe");
         }
-        let ends = |from: usize| Ends { shared: from, others: from + 1..sites.len(), outward: true };
+        let ends =
+            |from: usize| Ends { shared: from, others: from + 1..sites.len(), outward: true };
         Self::between(request, sites, Vec::new(), (0..sites.len() - 1).map(ends))
     }
 
-    /// Prepare the computation of the routes from each of the first `begins` sites to the nearest site of each group, a
-    /// list of indices of sites; a handover policy chooses the satellites of such a route as if the group were one site
-    /// that sees what any of them sees. Routes go over lasers (isl), or without a relay over a single satellite.
+    /// Prepare the computation of the routes from each of the first `begins` sites to each destination, over lasers (relay
+    /// isl) or without a relay over a single satellite.
     ///
     /// # Errors
     /// The request is invalid, there is no site of an index, or the relay is another one.
-    pub fn to_nearest(
+    pub fn to(
         request: &'r PathRequest,
         sites: &[Place],
         begins: usize,
-        groups: Vec<Vec<u32>>,
+        destinations: &[Destination],
     ) -> Result<Self, PathError> {
-        let highest = groups.iter().flatten().map(|site| *site as usize).max();
-        if let Some(site) = highest.max(begins.checked_sub(1)).filter(|site| *site >= sites.len()) {
+        let ends = destinations.iter().flat_map(Destination::sites).map(|site| *site as usize);
+        if let Some(site) = ends.chain(begins.checked_sub(1)).find(|site| *site >= sites.len()) {
             return wrong(format!("site {site} of {} sites", sites.len()), "a number below that");
         }
         if let Some(relay) = request.relay.filter(|relay| *relay != Relay::Isl) {
-            return wrong(format!("the nearest site with relay {}", relay.name()), "isl or none");
+            return wrong(format!("routes to sites with relay {}", relay.name()), "isl or none");
         }
-        let shared = sites.len()..sites.len() + groups.len();
-        let ends = shared.flat_map(|shared| {
+        let mut groups = Vec::new();
+        let mut shared = Vec::new();
+        for destination in destinations {
+            match destination {
+                Destination::Site(site) => shared.push(*site as usize),
+                Destination::Nearest(of_group) => {
+                    shared.push(sites.len() + groups.len());
+                    groups.push(of_group.clone());
+                }
+            }
+        }
+        let ends = shared.into_iter().flat_map(|shared| {
             let firsts = (0..begins).step_by(ROUTES_OF_AN_ORIGIN);
             firsts.map(move |first| {
                 let others = first..begins.min(first + ROUTES_OF_AN_ORIGIN);
@@ -171,6 +182,9 @@ impl<'r> AllPairs<'r> {
         let origin = |ends: Ends| -> Result<Box<dyn Origin>, PathError> {
             if request.handover == IMMEDIATE {
                 return Ok(Box::new(ShortestOrigin::new(ends)));
+            }
+            if ends.shared >= sites.len() {
+                return Ok(Box::new(OriginToGroup::new(ends, request)?));
             }
             Ok(Box::new(OriginByPolicy::new(ends, request)?))
         };
@@ -212,7 +226,6 @@ impl<'r> AllPairs<'r> {
             positions: &self.positions,
             sky: &self.sky,
             in_view: &self.in_view,
-            groups: &self.groups,
             topology: self.topology.as_ref(),
         };
         work_off(&mut self.workers, &mut self.origins, |worker, origin| origin.step(&view, worker));

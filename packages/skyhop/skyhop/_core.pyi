@@ -239,11 +239,11 @@ def write_all_pairs(
     progress: Progress,
 ) -> None: ...
 
-def nearest_routes(
+def site_routes(
     scenario: Scenario,
     sites: Sequence[FoundPlace],
     begins: int,
-    groups: Sequence[Sequence[int]],
+    destinations: Sequence[int | Sequence[int]],
     lasers: bool,
     failures: str,
     progress: Progress,

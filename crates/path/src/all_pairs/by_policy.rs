@@ -14,10 +14,11 @@ use crate::repeated_search::{RepeatedSearch, VisitingOrder};
 use crate::request::{PathError, PathRequest};
 use crate::topology::Hops;
 
-/// Pairs with one end in common, each with its own policy.
+/// Pairs with one end in common, each with its own policy, which chooses the satellites of both ends.
 pub(super) struct OriginByPolicy {
-    ends: Ends,
-    pairs: Vec<Pair>,
+    choices: Choices,
+    /// Routes of the last step, pair after pair; empty for a pair without a path.
+    routes: Vec<Vec<u32>>,
     /// Indices of pairs in the order in which their routes are searched.
     by_satellite: Vec<usize>,
     /// Order of the search from each satellite that the shared end uses in some pair.
@@ -26,18 +27,19 @@ pub(super) struct OriginByPolicy {
     changes: Vec<RouteChange>,
 }
 
-struct Pair {
-    policy: Box<dyn HandoverPolicy>,
-    selection: Selection,
-    /// Route of the last step; empty without a path.
-    route: Vec<u32>,
+/// Policies of pairs with one end in common, and what they have chosen.
+pub(super) struct Choices {
+    pub(super) ends: Ends,
+    policies: Vec<Box<dyn HandoverPolicy>>,
+    /// Selection of each pair at the last step.
+    pub(super) selections: Vec<Selection>,
 }
 
-/// Forecasts of one step, each computed once for all pairs of an end.
+/// Forecasts of one step, each computed once for all pairs of a site.
 #[derive(Default)]
 pub(super) struct Forecasts {
     at: Option<Instant>,
-    /// Time in view by end and satellite.
+    /// Time in view by site and satellite.
     known: RefCell<HashMap<(usize, u32), Duration>>,
 }
 
@@ -49,17 +51,15 @@ struct PairForecast<'a> {
 }
 
 impl VisibilityForecast for PairForecast<'_> {
+    /// The sites of a group hand satellites on to each other, so that a group is never the end that loses one first.
     fn time_in_view(&self, end: usize, satellite: u32) -> Duration {
         let (view, end) = (self.view, self.ends[end]);
+        if view.is_group(end) {
+            return Duration::MAX;
+        }
         let orbits = OrbitForecast { ephemeris: view.ephemeris, sky: view.sky, now: view.utc };
-        let position = view.positions[satellite as usize];
-        let longest = || {
-            let sites = view.sites_of(end).filter(|site| view.sky.includes(*site, position));
-            let times = sites.map(|site| orbits.time_in_view(site, satellite));
-            times.max().unwrap_or(Duration::ZERO)
-        };
         let mut known = self.forecasts.known.borrow_mut();
-        *known.entry((end, satellite)).or_insert_with(longest)
+        *known.entry((end, satellite)).or_insert_with(|| orbits.time_in_view(end, satellite))
     }
 }
 
@@ -73,30 +73,22 @@ impl Forecasts {
     }
 }
 
-impl OriginByPolicy {
+impl Choices {
     /// # Errors
     /// No policy has the request's name.
     pub(super) fn new(ends: Ends, request: &PathRequest) -> Result<Self, PathError> {
         let entry = handover::policy(&request.handover)?;
-        let pair = |_| Pair {
-            policy: (entry.make)(request.options.grid),
-            selection: [None; 2],
-            route: Vec::new(),
-        };
-        let pairs: Vec<Pair> = ends.others.clone().map(pair).collect();
-        Ok(Self {
-            ends,
-            by_satellite: (0..pairs.len()).collect(),
-            orders: BTreeMap::new(),
-            delays: vec![Duration::ZERO; pairs.len()],
-            changes: Vec::new(),
-            pairs,
-        })
+        let count = ends.others.len();
+        let policies = (0..count).map(|_| (entry.make)(request.options.grid)).collect();
+        Ok(Self { ends, policies, selections: vec![[None; 2]; count] })
     }
 
-    fn choose_satellites(&mut self, view: &StepView<'_>, forecasts: &Forecasts) {
-        for (ends, pair) in self.ends.pairs().zip(&mut self.pairs) {
-            pair.selection = pair.policy.choose(&View {
+    /// Choose the satellites of a step.
+    pub(super) fn update(&mut self, view: &StepView<'_>, forecasts: &mut Forecasts) {
+        forecasts.begin(view.at);
+        let choices = self.policies.iter_mut().zip(&mut self.selections);
+        for (ends, (policy, selection)) in self.ends.pairs().zip(choices) {
+            *selection = policy.choose(&View {
                 now: view.at,
                 utc: view.utc,
                 in_view: ends.map(|end| &*view.in_view[end]),
@@ -106,6 +98,22 @@ impl OriginByPolicy {
                 visibility: &PairForecast { view, ends, forecasts },
             });
         }
+    }
+}
+
+impl OriginByPolicy {
+    /// # Errors
+    /// No policy has the request's name.
+    pub(super) fn new(ends: Ends, request: &PathRequest) -> Result<Self, PathError> {
+        let count = ends.others.len();
+        Ok(Self {
+            choices: Choices::new(ends, request)?,
+            routes: vec![Vec::new(); count],
+            by_satellite: (0..count).collect(),
+            orders: BTreeMap::new(),
+            delays: vec![Duration::ZERO; count],
+            changes: Vec::new(),
+        })
     }
 
     /// Find the routes of the pairs in which the shared end uses `satellite`.
@@ -118,21 +126,21 @@ impl OriginByPolicy {
 
 impl Origin for OriginByPolicy {
     fn step(&mut self, view: &StepView<'_>, worker: &mut Worker) {
-        worker.forecasts.begin(view.at);
-        self.choose_satellites(view, &worker.forecasts);
-        let (pairs, graph) = (&self.pairs, view.topology.graph());
-        let shared = self.ends.place_of_shared();
-        let satellite = |index: &usize| pairs[*index].selection[shared].map(|link| link.satellite);
+        self.choices.update(view, &mut worker.forecasts);
+        let graph = view.topology.graph();
+        let (ends, selections) = (self.choices.ends.clone(), self.choices.selections.clone());
+        let shared = ends.place_of_shared();
+        let satellite = |index: &usize| selections[*index][shared].map(|link| link.satellite);
         self.by_satellite.sort_by_key(satellite);
         let used: Vec<u32> = self.by_satellite.iter().filter_map(satellite).collect();
         self.orders.retain(|known, _| used.binary_search(known).is_ok());
-        let ends: Vec<[usize; 2]> = self.ends.pairs().collect();
+        let pairs: Vec<[usize; 2]> = ends.pairs().collect();
         let mut searched = None;
         for place in 0..self.by_satellite.len() {
             let index = self.by_satellite[place];
             worker.route.clear();
             let mut delay = Duration::ZERO;
-            if let [Some(from), Some(to)] = self.pairs[index].selection {
+            if let [Some(from), Some(to)] = selections[index] {
                 let links = [from, to];
                 let (first, last) = (links[shared].satellite, links[1 - shared].satellite);
                 if searched.replace(first) != Some(first) {
@@ -140,15 +148,15 @@ impl Origin for OriginByPolicy {
                 }
                 if worker.search.distance(last) < f64::INFINITY {
                     worker.route.extend(worker.search.route_back(graph, last));
-                    if self.ends.outward {
+                    if ends.outward {
                         worker.route.reverse();
                     }
-                    let [begin, end] = ends[index];
+                    let [begin, end] = pairs[index];
                     delay = delay_of(view, [(begin, from), (end, to)], &worker.route);
                 }
             }
             self.delays[index] = delay;
-            let previous = &mut self.pairs[index].route;
+            let previous = &mut self.routes[index];
             if worker.route != *previous {
                 previous.clone_from(&worker.route);
                 let nodes = worker.route.clone();
@@ -164,11 +172,15 @@ impl Origin for OriginByPolicy {
 }
 
 /// Delay of a route between two ends over their links: the sum of its hops, each rounded to a nanosecond as in a path.
-fn delay_of(view: &StepView<'_>, ends: [(usize, Link); 2], route: &[u32]) -> Duration {
+pub(super) fn delay_of(view: &StepView<'_>, ends: [(usize, Link); 2], route: &[u32]) -> Duration {
     let freezes = view.request.compat.freezes_end_hops();
     let end_delay = |(end, link): (usize, Link)| {
-        let now_s = || view.ground_delay_s(end, link.satellite);
-        Duration::from_secs_f64(if freezes { link.delay_s } else { now_s() })
+        let frozen = freezes || view.is_group(end);
+        let now_s = || {
+            let position = view.positions[link.satellite as usize];
+            view.request.compat.ground_delay_s(position, &view.sky.sites()[end])
+        };
+        Duration::from_secs_f64(if frozen { link.delay_s } else { now_s() })
     };
     let mut hops = Hops::default();
     view.topology.hops(route, view.positions, &mut hops);

@@ -3,8 +3,26 @@
 use std::ops::Range;
 
 use super::StepView;
-use crate::compat::CompatRules;
 use crate::handover::Link;
+
+/// Place where routes from many sites end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Site with this index, whose satellite the handover policy chooses as well.
+    Site(u32),
+    /// Nearest of the sites with these indices; each uses all satellites in its view at once, as gateways do.
+    Nearest(Vec<u32>),
+}
+
+impl Destination {
+    /// Indices of the sites.
+    pub(super) fn sites(&self) -> &[u32] {
+        match self {
+            Self::Site(site) => std::slice::from_ref(site),
+            Self::Nearest(sites) => sites,
+        }
+    }
+}
 
 /// Ends of pairs that have one end in common, as indices of [`StepView::in_view`].
 #[derive(Debug, Clone)]
@@ -42,22 +60,8 @@ pub(super) fn merge<'l>(links: impl Iterator<Item = &'l [Link]>, merged: &mut Ve
 }
 
 impl StepView<'_> {
-    /// Sites of an end.
-    pub(super) fn sites_of(&self, end: usize) -> impl Iterator<Item = usize> {
-        let group = end.checked_sub(self.sky.sites().len()).map(|group| &self.groups[group]);
-        let of_group = group.into_iter().flatten().map(|site| *site as usize);
-        group.is_none().then_some(end).into_iter().chain(of_group)
-    }
-
-    /// Delay between an end and a satellite in seconds; of a group from its best site.
-    pub(super) fn ground_delay_s(&self, end: usize, satellite: u32) -> f64 {
-        let links = &self.in_view[end];
-        if let Ok(place) = links.binary_search_by_key(&satellite, |link| link.satellite) {
-            return links[place].delay_s;
-        }
-        let position = self.positions[satellite as usize];
-        let compat = self.request.compat;
-        let delay_s = |site: usize| compat.ground_delay_s(position, &self.sky.sites()[site]);
-        self.sites_of(end).map(delay_s).fold(f64::INFINITY, f64::min)
+    /// Whether an end is a group of sites.
+    pub(super) fn is_group(&self, end: usize) -> bool {
+        end >= self.sky.sites().len()
     }
 }

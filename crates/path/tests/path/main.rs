@@ -17,4 +17,5 @@ mod network;
 mod outage;
 mod routes;
 mod routings;
+mod shells;
 mod simple_pairs;

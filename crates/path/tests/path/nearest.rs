@@ -1,12 +1,14 @@
-//! Routes from many sites to the nearest of some, compared with those of pairs and of networks.
+//! Routes from many sites to single ones and to the nearest of a group, compared with those of pairs and of networks.
 
 use proptest::prelude::*;
 use skyhop_model::{Compat, Relay};
 use skyhop_orbit::{Coverage, EarthModel, Ephemeris, LIGHT_M_PER_S, Sky, Vec3};
-use skyhop_path::all_pairs::AllPairs;
+use skyhop_path::all_pairs::{AllPairs, Destination};
 use skyhop_path::failures::{Failure, Part};
-use skyhop_path::handover::{IMMEDIATE, POLICIES};
+use skyhop_path::handover::{IMMEDIATE, Link, POLICIES};
 use skyhop_path::network::{NetworkRequest, NetworkSteps};
+use skyhop_path::route::Router;
+use skyhop_path::topology::topology;
 use skyhop_path::{OutageModel, PathError, PathOptions, PathRequest, Place};
 use skyhop_units::{Duration, Instant};
 
@@ -54,8 +56,14 @@ fn all(pairs: AllPairs<'_>) -> Routes {
 }
 
 fn nearest(request: &PathRequest, sites: &[Place], begins: usize, groups: &[&[u32]]) -> Routes {
-    let groups = groups.iter().map(|group| group.to_vec()).collect();
-    all(AllPairs::to_nearest(request, sites, begins, groups).unwrap())
+    let group = |group: &&[u32]| Destination::Nearest(group.to_vec());
+    let groups: Vec<_> = groups.iter().map(group).collect();
+    all(AllPairs::to(request, sites, begins, &groups).unwrap())
+}
+
+fn to(request: &PathRequest, sites: &[Place], begins: usize, ends: &[u32]) -> Routes {
+    let ends: Vec<_> = ends.iter().copied().map(Destination::Site).collect();
+    all(AllPairs::to(request, sites, begins, &ends).unwrap())
 }
 
 proptest! {
@@ -73,7 +81,7 @@ proptest! {
         };
         let request = PathRequest { duration: STEP * 4, ..request(&sites, Some(Relay::Isl), IMMEDIATE) };
         let mut steps = NetworkSteps::new(of_network, 1).unwrap();
-        for routes in nearest(&request, &sites, count, &[&[3], &[65]]) {
+        for routes in to(&request, &sites, count, &[3, 65]) {
             let step = steps.step();
             prop_assert_eq!(routes.len(), 2 * count);
             let ups = step.routes.iter().flat_map(|to| &to.up);
@@ -112,7 +120,7 @@ fn a_policy_chooses_as_for_the_pair_of_site_and_end() {
             ..request(&sites, Some(Relay::Isl), policy.name)
         };
         let pairs = all(AllPairs::new(&request, &sites).unwrap());
-        let ours = nearest(&request, &sites, 3, &[&[3]]);
+        let ours = to(&request, &sites, 3, &[3]);
         assert_eq!(ours.len(), 30);
         for (pairs, ours) in pairs.iter().zip(&ours) {
             // Tokyo is the last site: its pairs are the third, the fifth and the sixth.
@@ -121,11 +129,8 @@ fn a_policy_chooses_as_for_the_pair_of_site_and_end() {
     }
 }
 
-#[test]
-fn without_lasers_site_and_end_share_the_satellite_that_the_policy_prefers() {
-    let sites = sites(&[(51.5, -0.1), (48.9, 2.4), (56.0, -3.2), (-40.0, 175.0)]);
-    let request = request(&sites, None, "max-elevation-grid");
-    let step = &nearest(&request, &sites, 1, &[&[1, 2], &[3]])[0];
+/// Sky over the sites at the start, and the satellites' positions.
+fn sky_at_start(request: &PathRequest, sites: &[Place]) -> (Sky, Vec<Vec3>) {
     let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
     let mut positions: Vec<Vec3> = Vec::new();
     ephemeris.earth_fixed(request.start, &mut positions);
@@ -133,8 +138,50 @@ fn without_lasers_site_and_end_share_the_satellite_that_the_policy_prefers() {
     let degrees = request.constellation.minimum_elevation_deg;
     let mut sky = Sky::new(places, Coverage::Elevation { degrees }, &ephemeris);
     sky.update(Instant::START, &positions);
+    (sky, positions)
+}
+
+#[test]
+fn a_policy_chooses_the_satellite_of_a_site_alone_if_routes_end_at_a_group() {
+    let sites = sites(&[(51.5, -0.1), (50.1, 8.7), (40.7, -74.0), (-26.2, 28.0)]);
+    for policy in POLICIES.iter().map(|policy| policy.name).filter(|name| *name != IMMEDIATE) {
+        let request = request(&sites, Some(Relay::Isl), policy);
+        let (sky, positions) = sky_at_start(&request, &sites);
+        let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
+        let mut topology = topology(&request, &ephemeris);
+        topology.update(Instant::START, &positions);
+        let light = |site: usize, id: u32| {
+            let (place, position) = (&sky.sites()[site], positions[id as usize]);
+            let delay_s = place.range_m(position) / LIGHT_M_PER_S;
+            Link { satellite: id, delay_s, sin_elevation: place.sin_elevation(position) }
+        };
+        let (delay, route) = &nearest(&request, &sites, 1, &[&[3, 1, 2]])[0][0];
+        let first = light(0, route[0]);
+        // Frankfurt, New York and Johannesburg: the nearest one is Frankfurt.
+        let mut router = Router::default();
+        router.search_all(topology.graph(), &[first]);
+        let of_ends = [1, 2, 3].into_iter().flat_map(|end| {
+            sky.visible(end, &positions).map(|id| light(end, id)).collect::<Vec<_>>()
+        });
+        let total = |link: Link| router.reached(link.satellite).unwrap().0 + link.delay_s;
+        let shortest_s = of_ends.map(total).fold(f64::INFINITY, f64::min);
+        assert!((delay.as_secs_f64() - shortest_s).abs() < 1e-8, "{policy}");
+        let highest = sky.visible(0, &positions).map(|id| light(0, id));
+        let highest = highest.max_by(|a, b| a.sin_elevation.total_cmp(&b.sin_elevation)).unwrap();
+        let is_highest = highest.satellite == first.satellite;
+        assert!(is_highest || !policy.starts_with("max-elevation"), "{policy}");
+    }
+}
+
+#[test]
+fn without_lasers_site_and_end_share_the_satellite_that_the_policy_prefers() {
+    let sites = sites(&[(51.5, -0.1), (48.9, 2.4), (56.0, -3.2), (-40.0, 175.0)]);
+    let request = request(&sites, None, "max-elevation-grid");
+    let step = &nearest(&request, &sites, 1, &[&[1, 2], &[3]])[0];
+    let (sky, positions) = sky_at_start(&request, &sites);
     let sine = |id: &u32| sky.sites()[0].sin_elevation(positions[*id as usize]);
-    let of_ends: Vec<u32> = [1, 2].into_iter().flat_map(|end| sky.visible(end, &positions)).collect();
+    let of_ends: Vec<u32> =
+        [1, 2].into_iter().flat_map(|end| sky.visible(end, &positions)).collect();
     let common = sky.visible(0, &positions).filter(|id| of_ends.contains(id));
     let highest = common.max_by(|a, b| sine(a).total_cmp(&sine(b))).unwrap();
     assert_eq!(step[0].1, [highest]);
@@ -165,6 +212,7 @@ fn a_group_works_without_its_failed_sites_and_satellites() {
         };
         let to = |request: &PathRequest, group: &[u32]| nearest(request, &sites, 1, &[group]);
         let near = to(&whole, &[1, 2]);
+        assert_eq!(near, to(&whole, &[1]));
         assert_eq!(to(&with(Part::Site(1)), &[1, 2]), to(&whole, &[2]));
         assert_ne!(to(&whole, &[2]), near);
         assert!(to(&with(Part::Site(0)), &[1]).iter().all(|step| step[0].1.is_empty()));
@@ -179,7 +227,7 @@ fn what_makes_no_sense_is_refused() {
     let sites = sites(&[(51.5, -0.1), (40.7, -74.0)]);
     let error = |relay: Option<Relay>, begins: usize, site: u32| {
         let request = request(&sites, relay, IMMEDIATE);
-        let result = AllPairs::to_nearest(&request, &sites, begins, vec![vec![site]]);
+        let result = AllPairs::to(&request, &sites, begins, &[Destination::Nearest(vec![site])]);
         result.err().map(|error: PathError| error.to_string()).unwrap_or_default()
     };
     assert_eq!(error(Some(Relay::Isl), 2, 1), "");

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from skyhop.data.arrays import BoolArray, FloatArray, IntArray
-from skyhop.data.nearest_routes import NearestRoutes
 from skyhop.data.places import Place
+from skyhop.data.site_routes import SiteRoutes
 from skyhop.errors import InputError
 
 MOST_CELLS = 20_000
@@ -87,7 +87,7 @@ def grid_of(cell_deg: float, region: Sequence[float] = (-90.0, -180.0, 90.0, 180
     return Grid(south, west, cell_deg, rows, columns)
 
 
-def coverage_of(routes: NearestRoutes, grid: Grid) -> Coverage:
+def coverage_of(routes: SiteRoutes, grid: Grid) -> Coverage:
     """Return the coverage of each cell of a grid.
 
     Args:

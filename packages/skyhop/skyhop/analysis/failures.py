@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skyhop.data.arrays import FloatArray
-from skyhop.data.nearest_routes import NearestRoutes
+from skyhop.data.site_routes import SiteRoutes
 
 GATEWAYS = "gateways"
 """Name of the end of routes to the nearest gateway."""
@@ -28,7 +28,7 @@ class Cost:
     """Round trips without what failed, as `whole_ms`."""
 
 
-def cost_of(names: Sequence[str], whole: NearestRoutes, without: NearestRoutes) -> Cost:
+def cost_of(names: Sequence[str], whole: SiteRoutes, without: SiteRoutes) -> Cost:
     """Return what failures cost.
 
     Args:

@@ -53,6 +53,16 @@ Elevation = Annotated[
     typer.Option(metavar="ANGLE", help="Lowest elevation at which a satellite is used: 25 deg."),
 ]
 
+Shells = Annotated[
+    str | None,
+    typer.Option(
+        "--isl-shells",
+        metavar="RULE",
+        help="Lasers between shells: apart (none) or nearest. Default: apart.",
+        autocompletion=completion.one_of("apart", "nearest"),
+    ),
+]
+
 _TOP = re.compile(r"top-(\d+)")
 _MOST_SITES, _MOST_TIMES = 1000, 100_000
 DEFAULT_SITES = "top-20"
@@ -133,7 +143,7 @@ def check_times(duration: str, step: str) -> None:
 
 
 def keys_of(
-    constellation: str, step: str, start: str | None, elevation: str | None
+    constellation: str, step: str, start: str | None, elevation: str | None, shells: str | None
 ) -> dict[str, str]:
     """Return the keys of `[path]` that the options set."""
     from skyhop.data.scenarios import with_now
@@ -143,6 +153,7 @@ def keys_of(
         "step": step,
         "start": None if start is None else with_now(f"start={start}").partition("=")[2].strip('"'),
         "minimum_elevation": elevation,
+        "isl_shells": shells,
     }
     return {key: value for key, value in given.items() if value is not None}
 
@@ -153,9 +164,10 @@ _OF_KEY = {
     "path.step": "--step",
     "path.minimum_elevation": "--elevation",
     "path.handover": "--handover",
+    "path.isl_shells": "--isl-shells",
     "run.duration": "--duration",
 }
-_KEY = re.compile(r"^[^:]*: ((?:path|run)\.\w+|failure\.(\d+)(?:\.\w+)?): ")
+_KEY = re.compile(r"^[^:]*: ((?:path|run)\.\w+|failure\.(\d+)(?:\.(\w+))?): ")
 
 
 @contextmanager
@@ -176,7 +188,9 @@ def errors_with_options(of_failures: Sequence[str] = ()) -> Iterator[None]:
         option = of_failures[int(found[2])] if found[2] else _OF_KEY.get(found[1])
         if option is None:
             raise
-        raise InputError(f"{option}: {str(error)[found.end() :]}") from None
+        # `--plane SHELL:N` sets two keys.
+        key = "shell " if found[3] == "shell" else ""
+        raise InputError(f"{option}: {key}{str(error)[found.end() :]}") from None
 
 
 def print_notes(notes: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from skyhop.cli.network.geometry import (
     Elevation,
     Gateways,
     Handovers,
+    Shells,
     Start,
     Step,
 )
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 HELP = """\
 Compute latency, availability and handovers per hour over a grid of cells.
 
-The routes of each cell's centre go to one place (--to), or to the nearest gateway (--gateways),
-over the satellites that the handover policy chooses; --relay bent-pipe uses no lasers. The table
-has means over bands of latitude; --json and --csv print every cell. -o writes maps (PNG, SVG, PDF),
-or the cells as .geojson or .csv.
+The routes of each cell's centre go to one place (--to), or to the nearest gateway (--gateways). The
+handover policy (--handover) chooses the satellites of the cell and of the place; gateways use all
+that they see. --relay bent-pipe uses no lasers. The table has means over bands of latitude; --json
+and --csv print every cell. -o writes maps (PNG, SVG, PDF), or the cells as .geojson or .csv.
 
 Examples:
 
@@ -72,6 +73,7 @@ def map_(
     step: Step = "10 s",
     start: Start = None,
     elevation: Elevation = None,
+    shells: Shells = None,
     width: Width = "page",
     height: Height = None,
     footer: Footer = True,
@@ -84,8 +86,8 @@ def map_(
     from skyhop.cli.network.geometry import check_times, errors_with_options, keys_of, print_notes
     from skyhop.cli.runs import check_form
     from skyhop.data.files import check_place
-    from skyhop.data.nearest_routes import nearest_routes
     from skyhop.data.progress import progress_bar
+    from skyhop.data.site_routes import site_routes
     from skyhop.errors import InputError
 
     check_form(as_json=as_json, as_csv=as_csv)
@@ -99,22 +101,22 @@ def map_(
     ends, what = _ends(to, gateways, relay)
     grid = grid_of(_degrees("--cell", cell), _region(region))
     check_times(duration, step)
-    keys, coverages = keys_of(constellation, step, start, elevation), {}
+    compute = partial(
+        site_routes, grid.places, ends if to else [ends], duration=duration, lasers=relay == "isl",
+        **keys_of(constellation, step, start, elevation, shells),
+    )  # fmt: skip
+    coverages = {}
     for policy in policies:
         with progress_bar(f"computing {policy}") as progress, errors_with_options():
-            routes = nearest_routes(
-                grid.places, [ends], duration=duration, lasers=relay == "isl", handover=policy,
-                progress=progress, **keys,
-            )  # fmt: skip
+            routes = compute(handover=policy, progress=progress)
         coverages[policy] = coverage_of(routes, grid)
     print_notes(routes.notes)
     _print(coverages, as_json=as_json, as_csv=as_csv)
     if figure is not None:
         from skyhop.figures.coverage import draw_coverage
 
-        name = routes.constellation.name
-        by = "" if policy == "immediate" else f", {policy}"
-        title = f"{name} to {what}{by}, {len(routes.times_s):,} times in {duration}"
+        title = f"{routes.constellation.name} to {what}, {policy} handovers"
+        title += f", {len(routes.times_s):,} times in {duration}"
         figure.write(partial(draw_coverage, coverages[policy], title, ends))
     elif output is not None:
         _write(coverages[policy], policy, output)

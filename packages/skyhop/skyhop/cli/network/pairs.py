@@ -12,6 +12,7 @@ from skyhop.cli.network.geometry import (
     Elevation,
     Gateways,
     Handovers,
+    Shells,
     Sites,
     Start,
     Step,
@@ -46,6 +47,7 @@ def pairs(
     step: Step = "1 s",
     start: Start = None,
     elevation: Elevation = None,
+    shells: Shells = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -70,7 +72,7 @@ def pairs(
     check_form(as_json=as_json, as_csv=as_csv)
     places = places_of(sites)
     check_times(duration, step)
-    keys = keys_of(constellation, step, start, elevation) | {"relay": relay}
+    keys = keys_of(constellation, step, start, elevation, shells) | {"relay": relay}
     if gateways is not None:
         keys["gateways"] = gateways
     rows, names = [], [place.name for place in places]

@@ -13,6 +13,7 @@ from skyhop.cli.network.geometry import (
     Duration,
     Elevation,
     Gateways,
+    Shells,
     Sites,
     Start,
     Step,
@@ -71,11 +72,12 @@ def without(
         typer.Option(metavar="NAME", help="A gateway by its name in the list; repeatable."),
     ] = None,
     gateways: Gateways = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of --satellites.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of --satellites.")] = 1,
     duration: Duration = "10 min",
     step: Step = "1 min",
     start: Start = None,
     elevation: Elevation = None,
+    shells: Shells = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -89,8 +91,8 @@ def without(
         print_notes,
     )
     from skyhop.cli.runs import check_form
-    from skyhop.data.nearest_routes import nearest_routes
     from skyhop.data.progress import progress_bar
+    from skyhop.data.site_routes import site_routes
     from skyhop.errors import InputError
 
     check_form(as_json=as_json, as_csv=as_csv)
@@ -98,13 +100,13 @@ def without(
         raise InputError("say what fails: --satellites, --satellite, --plane, --site or --gateway")
     places = places_of(sites)
     check_times(duration, step)
-    keys = keys_of(constellation, step, start, elevation)
+    keys = keys_of(constellation, step, start, elevation, shells)
     failing = _failing((satellites, seed), satellite or [], _planes(keys, plane or []))
     ends, failed_gateways = _gateways(gateway or [], gateways)
     failed_sites = _sites(places, site or [])
     with progress_bar("computing routes") as progress:
         compute = partial(
-            nearest_routes, places, None if ends is None else [ends], duration=duration, **keys
+            site_routes, places, None if ends is None else [ends], duration=duration, **keys
         )
         with errors_with_options([option for option, _ in failing]):
             whole = compute(progress=lambda done, times: progress(done, 2 * times))
@@ -155,11 +157,11 @@ def _failing(
 ) -> list[tuple[str, dict[str, object]]]:
     """Return each failing part: the option that names it, and its table as in `[[failure]]`."""
     of_all, seed = share
-    drawn = [] if of_all is None else [{"satellites": of_all, "seed": seed}]
+    drawn: dict[str, object] = {"satellites": of_all, "seed": seed}
     return [
-        *(("--satellites", dict[str, object](entry)) for entry in drawn),
+        *([] if of_all is None else [("--satellites", drawn)]),
         *(("--satellite", {"satellite": name}) for name in satellites),
-        *(("--plane", {**entry}) for entry in planes),
+        *(("--plane", {**plane}) for plane in planes),
     ]
 
 

@@ -31,7 +31,9 @@ use ends::{Ends, merge};
 use shortest::ShortestOrigin;
 use to_group::OriginToGroup;
 
-/// Number of routes to one destination that are computed together.
+/// Number of origins among which the routes to few destinations are divided, so that all threads have work.
+const ORIGINS: usize = 32;
+/// Smallest number of routes for which a search of its own pays off.
 const ROUTES_OF_AN_ORIGIN: usize = 64;
 
 /// Iterator over the routes of pairs of sites, one step after the other in constant memory.
@@ -160,12 +162,15 @@ impl<'r> AllPairs<'r> {
                 }
             }
         }
+        let parts = (ORIGINS / destinations.len().max(1)).max(1);
+        let each = begins.div_ceil(parts).max(ROUTES_OF_AN_ORIGIN);
         let ends = shared.into_iter().flat_map(|shared| {
-            let firsts = (0..begins).step_by(ROUTES_OF_AN_ORIGIN);
-            firsts.map(move |first| {
-                let others = first..begins.min(first + ROUTES_OF_AN_ORIGIN);
-                Ends { shared, others, outward: false }
-            })
+            let part = move |first: usize| Ends {
+                shared,
+                others: first..begins.min(first + each),
+                outward: false,
+            };
+            (0..begins).step_by(each).map(part)
         });
         Self::between(request, sites, groups, ends)
     }

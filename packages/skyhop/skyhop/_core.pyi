@@ -238,7 +238,6 @@ def write_all_pairs(
     file: str,
     progress: Progress,
 ) -> None: ...
-
 def site_routes(
     scenario: Scenario,
     sites: Sequence[FoundPlace],

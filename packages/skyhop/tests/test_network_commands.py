@@ -15,6 +15,7 @@ import pytest
 from conftest import Skyhop, skyhop_command
 
 import skyhop as sh
+from reference_files import reference
 from skyhop import _core
 from skyhop.analysis.coverage import coverage_geojson, coverage_of, grid_of, handovers_per_hour
 from skyhop.analysis.failures import Cost, cost_of, cost_rows, cost_summary
@@ -217,13 +218,40 @@ def test_a_satellite_below_the_minimum_elevation_is_not_in_view() -> None:
 
 def test_a_user_is_told_which_satellites_have_no_lasers() -> None:
     shells = site_routes(SITES, **AT_ONCE | {"constellation": "starlink-gen1"})
-    assert shells.notes == ["starlink-gen1 has no inter-satellite links between the 5 shells"]
+    assert shells.notes == [
+        "starlink-gen1 has no inter-satellite links between the 5 shells "
+        '(isl_shells = "nearest" joins them)'
+    ]
+    joined = site_routes(
+        SITES, **AT_ONCE | {"constellation": "starlink-gen1", "isl_shells": "nearest"}
+    )
+    assert joined.notes == []
+    assert (joined.delays_s <= shells.delays_s).all()
+    assert (joined.delays_s < shells.delays_s).any()
     assert site_routes(SITES, **AT_ONCE).notes == []
     (single,) = site_routes(SITES, **AT_ONCE | {"constellation": "oneweb"}).notes
     assert single == "oneweb has no links between satellites: each route uses a single satellite"
     (as_if,) = site_routes(SITES, lasers=True, **AT_ONCE | {"constellation": "oneweb"}).notes
     assert "computed as if it had" in as_if
     assert site_routes(SITES, lasers=False, **AT_ONCE).notes == []
+
+
+def test_all_satellites_of_a_fleet_take_part() -> None:
+    """Routes over ten thousand element sets, as published."""
+    keys = {**TIMES, "constellation": str(reference("tle/starlink_20-05-2026.tle.gz"))}
+    ends = [find_place("Reykjavik"), find_place("Riyadh")]
+    apart = site_routes(ends, **keys)
+    (note,) = apart.notes
+    assert "no inter-satellite links between the 10 shells" in note
+    assert "of 10,360 satellites, which are in no plane" in note
+    joined = site_routes(ends, **keys, isl_shells="nearest")
+    assert "between the" not in joined.notes[0]
+    # Polar shells alone serve Reykjavik, and lower ones Riyadh.
+    assert np.isnan(apart.delays_s[:, 1, 0]).any()
+    assert np.isfinite(joined.delays_s).all()
+    failing = site_routes(ends, **keys, isl_shells="nearest", failures=[{"satellites": "10 %"}])
+    assert len(failing.failed_satellites) == 1036
+    assert not set(failing.failed_satellites) & set(failing.satellites.ravel().tolist())
 
 
 def test_too_many_routes_and_sites_twice_are_refused() -> None:
@@ -372,6 +400,7 @@ def test_without_compares_with_the_whole(skyhop: Skyhop) -> None:
             ("without", "--plane", "3", "--constellation", "starlink-gen1"),
             "starlink-gen1 has 5 shells; expected SHELL:N",
         ),
+        (("map", "--to", "London", "--isl-shells", "near"), "--isl-shells: "),
         (("without", "--site", "Lagoss"), "did you mean Lagos, NG?"),
         (("without", "--gateway", "Nowhere"), 'starlink-gateways has no gateway "Nowhere"'),
     ],

@@ -122,8 +122,9 @@ impl BetweenShells {
             let mut possible = Vec::new();
             for a in &low {
                 for b in &high {
-                    let both = length_m(now, *a, *b).zip(length_m(later, *a, *b));
-                    possible.extend(both.map(|(now_m, later_m)| (now_m.max(later_m), *a, *b)));
+                    let Some(now_m) = length_m(now, *a, *b) else { continue };
+                    let Some(later_m) = length_m(later, *a, *b) else { continue };
+                    possible.push((now_m.max(later_m), *a, *b));
                 }
             }
             possible.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));

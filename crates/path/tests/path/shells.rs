@@ -12,7 +12,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::network;
 
-/// Two shells of 16 planes with 12 satellites, and the satellites of the lower one.
+/// Two shells of 16 planes with 12 satellites that turn against each other, and the first satellite of the lower one.
 fn two_shells() -> (Constellation, u32) {
     let shell = |altitude: &str, inclination: u32| {
         format!(
@@ -23,12 +23,13 @@ fn two_shells() -> (Constellation, u32) {
     let head = "description = 'two shells'\nsource = 'none'\nepoch = '2026-11-01T00:00:00Z'\n\
                 minimum_elevation_deg = 10.0\n";
     // The higher shell is the first in the file.
-    let toml = format!("{head}{}{}", shell("1200 km", 60), shell("1100 km", 53));
+    let toml = format!("{head}{}{}", shell("1200 km", 85), shell("700 km", 40));
     (Constellation::parse(&toml, "two.toml").unwrap(), 16 * 12)
 }
 
 fn request(isl_shells: ShellLinks, every: Duration, duration: Duration) -> NetworkRequest {
-    let sites = vec![Place::new("a", 40.0, 0.0), Place::new("b", 20.0, 120.0)];
+    // Only the higher shell sees Svalbard.
+    let sites = vec![Place::new("Svalbard", 78.0, 15.0), Place::new("Lagos", 6.5, 3.4)];
     NetworkRequest {
         every: Some(every),
         duration,
@@ -57,7 +58,8 @@ fn each_satellite_has_one_link_to_the_other_shell() {
     };
     assert_eq!(between(&apart), []);
     let links = between(&joined);
-    assert!(links.len() > 300, "{} of 384", links.len());
+    println!("{} of 384 ends", links.len());
+    assert!(links.len() > 200);
     assert!(links.iter().all(|(a, b)| links.contains(&(*b, *a))));
     let mut ends: Vec<u32> = links.iter().map(|(from, _)| *from).collect();
     ends.dedup();
@@ -135,10 +137,11 @@ fn links_last_for_minutes_and_change_at_whole_minutes() {
         links += now.len();
         before = now;
     }
-    // 181 times, 10 s apart: a link lasts links * 10 s / ended.
-    let lasts_s = links * 10 / ended;
-    assert!(begun > 50, "{begun}");
-    assert!(lasts_s > 300, "{lasts_s} s");
+    // Each link that exists at one of the times has lasted another 10 s.
+    let lasts_s = links * 10 / ended.max(1);
+    println!("{begun} begun, {ended} ended, {lasts_s} s each");
+    assert!(begun > 50 && ended > 50);
+    assert!(lasts_s > 300);
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn links_do_not_depend_on_the_times_at_which_they_are_asked_for() {
 fn routes_over_both_shells_are_never_longer_than_those_over_one() {
     let second = Duration::from_secs(1);
     let mut shorter = 0;
-    let steps = |rule| NetworkSteps::new(request(rule, second, second * 600), 1).unwrap();
+    let steps = |rule| NetworkSteps::new(request(rule, second * 20, second * 600), 1).unwrap();
     let [mut apart, mut joined] = [ShellLinks::Apart, ShellLinks::Nearest].map(steps);
     for _ in 0..30 {
         let delay = |steps: &mut NetworkSteps| steps.step().routes[1].up[0].unwrap().1;

@@ -46,7 +46,7 @@ def missing_links(constellation: _core.Constellation, isl_shells: str = "apart")
     clauses = []
     if len(shells) > 1 and isl_shells != NEAREST:
         clauses.append(
-            f"no inter-satellite links between the {len(shells)} shells (isl_shells = \"nearest\" "
+            f'no inter-satellite links between the {len(shells)} shells (isl_shells = "nearest" '
             "joins them)"
         )
     if outside:

@@ -109,12 +109,13 @@ def without(
             site_routes, places, None if ends is None else [ends], duration=duration, **keys
         )
         with errors_with_options([option for option, _ in failing]):
-            whole = compute(progress=lambda done, times: progress(done, 2 * times))
+            # First, so that an error in what fails comes at once.
             without = compute(
                 failures=[entry for _, entry in failing],
                 failed_places=[*failed_sites, *failed_gateways],
-                progress=lambda done, times: progress(times + done, 2 * times),
+                progress=lambda done, times: progress(done, 2 * times),
             )
+            whole = compute(progress=lambda done, times: progress(times + done, 2 * times))
     print_notes(whole.notes)
     cost = cost_of([place.name for place in places], whole, without)
     failed = {

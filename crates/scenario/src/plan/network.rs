@@ -20,6 +20,7 @@ use crate::named::NamedScenario;
 use crate::plan::failures::Fallible;
 use crate::plan::ground::{Ground, Site, SitesByName};
 use crate::plan::links::queue_limit;
+use crate::plan::notes::shells_apart;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
@@ -129,6 +130,7 @@ impl NamedScenario {
             isl_seam: network.isl_seam,
             isl_clearance: network.isl_clearance,
             fibre_stretch: network.fibre_stretch,
+            isl_shells: network.isl_shells,
             ..ConstellationPath::default()
         };
         let kind = PathKind::Constellation(Box::new(keys));
@@ -272,13 +274,7 @@ fn notes(plan: &NetworkPlan) -> Vec<String> {
             constellation.name
         ));
     }
-    if plan.request.has_lasers && constellation.shells.len() > 1 {
-        notes.push(format!(
-            "no laser joins the {} shells of {}: a route uses the satellites of one shell",
-            constellation.shells.len(),
-            constellation.name
-        ));
-    }
+    notes.extend(shells_apart(&plan.request));
     notes.extend(failing_satellites(plan));
     notes
 }

@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_link::{Loss, QueueDiscipline};
-use skyhop_model::Compat;
+use skyhop_model::{Compat, ShellLinks};
 use skyhop_units::{Angle, Duration, Length, QueueLimit, Rate, UtcInstant};
 
 use super::flow::{allow_cc_parameters, cc_parameters};
@@ -87,6 +87,9 @@ pub struct NetworkSection {
     /// Minimum height above the ground of lasers; lower ones are not used.
     #[serde(default = "default_clearance")]
     pub isl_clearance: Length,
+    /// Lasers between shells, in the forms of `path.isl_shells`.
+    #[serde(default, skip_serializing_if = "ShellLinks::is_apart")]
+    pub isl_shells: ShellLinks,
     /// Lasers between satellites: each has a queue for each direction.
     #[serde(default)]
     pub lasers: LaserKeys,

@@ -24,6 +24,7 @@ import polars as pl
 
 import skyhop
 from skyhop.cli.terminal import print_note
+from skyhop.data.arrays import FloatArray
 from validation import pages
 from validation.hypatia import cross_traffic
 
@@ -38,6 +39,9 @@ ON_ROUTE = 20
 LARGEST_BYTES = 1472
 WIRE_BYTES = LARGEST_BYTES + 28 + 14
 """Bytes on the wire of the largest datagram: with IP, UDP and Ethernet headers."""
+
+MSS_BYTES = 1448
+"""Payload of the largest TCP segment, with timestamps."""
 
 Foreground: TypeAlias = Literal["flow", "probe"]
 
@@ -55,7 +59,7 @@ PROBE_HEAD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A background: its sites by name with position, its pairs, and whether it is over TCP."""
 
@@ -222,7 +226,8 @@ def background_flows(case: Case, mbps: float) -> list[Mapping[str, object]]:
     chance = random.Random(1)
     if case.over_tcp:
         half = {"distribution": "exponential", "mean": "500 ms"}
-        app = {"kind": "on-off", "on": half, "off": half, "rate": f"{2e3 * mbps:.0f} kbit/s"}
+        kbps = 2e3 * mbps * MSS_BYTES / WIRE_BYTES
+        app = {"kind": "on-off", "on": half, "off": half, "rate": f"{kbps:.0f} kbit/s"}
         kind: Mapping[str, object] = {"cc": "cubic", "app": app}
     else:
         interval_us = 8 * WIRE_BYTES / mbps
@@ -267,7 +272,7 @@ def uplink_rates_bps(run: skyhop.Run) -> Mapping[str, float]:
     }
 
 
-def waits_ms(run: skyhop.Run) -> np.ndarray:
+def waits_ms(run: skyhop.Run) -> FloatArray:
     """Return the round trips of the foreground's probe above the smallest possible, ms."""
     rtts = run.probes.filter(pl.col("probe") == 0)["rtt_ns"].drop_nulls().to_numpy() / 1e6
     return rtts - base_rtt_ms()

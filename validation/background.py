@@ -24,12 +24,16 @@ import polars as pl
 
 import skyhop
 from skyhop.cli.terminal import print_note
+from skyhop.data.arrays import FloatArray
 from validation import pages
 from validation.hypatia import cross_traffic
 
-DURATION_S = 60
+DURATION_S = 30
 LOADS = (0.2, 0.5, 0.8, 0.95)
 """Loads of the busiest laser on the foreground's route, as shares of its rate."""
+
+PAIR = cross_traffic.PAIR
+"""Sites of the foreground."""
 
 RATE_MBPS = 10
 ON_ROUTE = 20
@@ -38,6 +42,9 @@ ON_ROUTE = 20
 LARGEST_BYTES = 1472
 WIRE_BYTES = LARGEST_BYTES + 28 + 14
 """Bytes on the wire of the largest datagram: with IP, UDP and Ethernet headers."""
+
+MSS_BYTES = 1448
+"""Payload of the largest TCP segment, with timestamps."""
 
 Foreground: TypeAlias = Literal["flow", "probe"]
 
@@ -55,7 +62,7 @@ PROBE_HEAD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A background: its sites by name with position, its pairs, and whether it is over TCP."""
 
@@ -140,7 +147,7 @@ def cases() -> Sequence[Case]:
 def near_the_ends() -> tuple[Mapping[str, tuple[float, float]], Sequence[tuple[str, str]]]:
     """Return sites within 10 km of both ends of the foreground, and pairs of them."""
     places, sites = positions(), {}
-    for letter, city in zip("ab", cross_traffic.PAIR, strict=True):
+    for letter, city in zip("ab", PAIR, strict=True):
         latitude, longitude = places[city]
         for number in range(ON_ROUTE):
             sites[f"{letter}{number}"] = (latitude + number * 0.004, longitude)
@@ -151,7 +158,7 @@ def other_cities() -> tuple[Mapping[str, tuple[float, float]], Sequence[tuple[st
     """Return the cities of Hypatia's traffic matrix without the foreground, and its pairs."""
     rows = pl.read_csv(cross_traffic.CITIES.with_name("pairing.csv")).rows()
     pairs = {tuple(sorted(row[:2])) for row in rows}
-    pairs.discard(tuple(sorted(cross_traffic.PAIR)))
+    pairs.discard(tuple(sorted(PAIR)))
     places = positions()
     return {name: places[name] for pair in sorted(pairs) for name in pair}, sorted(pairs)
 
@@ -200,7 +207,7 @@ def scenario(
 ) -> Mapping[str, Any]:
     """Return a scenario with a foreground."""
     places = positions()
-    sites = {name: places[name] for name in cross_traffic.PAIR} | case.sites
+    sites = {name: places[name] for name in PAIR} | case.sites
     user_link = {"rate": f"{10 * RATE_MBPS} Mbit/s", "queue": "100 packets"}
     network: dict[str, Any] = {
         "constellation": "kuiper-630-hypatia",
@@ -212,7 +219,7 @@ def scenario(
     }
     if background is not None:
         network["background"] = background
-    own = {"between": list(cross_traffic.PAIR), **FLOWS[foreground]}
+    own = {"between": list(PAIR), **FLOWS[foreground]}
     run = {"duration": f"{DURATION_S} s", "sample": "100 ms"}
     return {"network": network, "flow": [own, *flows], "run": run}
 
@@ -222,7 +229,8 @@ def background_flows(case: Case, mbps: float) -> list[Mapping[str, object]]:
     chance = random.Random(1)
     if case.over_tcp:
         half = {"distribution": "exponential", "mean": "500 ms"}
-        app = {"kind": "on-off", "on": half, "off": half, "rate": f"{2e3 * mbps:.0f} kbit/s"}
+        kbps = 2e3 * mbps * MSS_BYTES / WIRE_BYTES
+        app = {"kind": "on-off", "on": half, "off": half, "rate": f"{kbps:.0f} kbit/s"}
         kind: Mapping[str, object] = {"cc": "cubic", "app": app}
     else:
         interval_us = 8 * WIRE_BYTES / mbps
@@ -254,7 +262,15 @@ def load_of(run: skyhop.Run, column: str = "delivered_bytes") -> float:
 @cache
 def route() -> Sequence[int]:
     """Return the satellites of the foreground's route."""
-    return cross_traffic.routes(moves=False)[0]
+    ends = [f"{latitude},{longitude}" for latitude, longitude in (positions()[name] for name in PAIR)]
+    frames = skyhop.path(
+        *ends,
+        constellation="kuiper-630-hypatia",
+        compat="hypatia",
+        relay="isl",
+        duration="1 s",
+    ).frames
+    return [node for node in frames["nodes"][0] if node >= 0]
 
 
 def uplink_rates_bps(run: skyhop.Run) -> Mapping[str, float]:
@@ -267,7 +283,7 @@ def uplink_rates_bps(run: skyhop.Run) -> Mapping[str, float]:
     }
 
 
-def waits_ms(run: skyhop.Run) -> np.ndarray:
+def waits_ms(run: skyhop.Run) -> FloatArray:
     """Return the round trips of the foreground's probe above the smallest possible, ms."""
     rtts = run.probes.filter(pl.col("probe") == 0)["rtt_ns"].drop_nulls().to_numpy() / 1e6
     return rtts - base_rtt_ms()

@@ -103,10 +103,10 @@ impl PlusGrid {
             (Compat::Hypatia, Some(longest)) => Reach::Length(longest.metres()),
             _ => Reach::Above(EQUATORIAL_RADIUS_M + request.options.isl_clearance.metres()),
         };
-        let times = (request.start, request.step);
+        let start = request.start;
         let between = match request.options.isl_shells {
             ShellLinks::Apart => None,
-            ShellLinks::Nearest => Some(BetweenShells::new(constellation, ephemeris, times, reach)),
+            ShellLinks::Nearest => Some(BetweenShells::new(constellation, ephemeris, start, reach)),
         };
         let mut grid = Self {
             graph: Graph::default(),

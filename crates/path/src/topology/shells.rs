@@ -30,7 +30,6 @@ pub(super) struct ShellMembers {
 pub(super) struct BetweenShells {
     ephemeris: Ephemeris,
     start: UtcInstant,
-    every: Duration,
     reach: Reach,
     /// Shells in ascending order of altitude, then inclination.
     shells: Vec<ShellMembers>,
@@ -43,18 +42,16 @@ pub(super) struct BetweenShells {
 }
 
 impl BetweenShells {
-    /// Prepare the links of a path or network that begins at `start` and whose geometry is computed every `step`.
+    /// Prepare the links of a path or network that begins at `start`.
     pub(super) fn new(
         constellation: &Constellation,
         ephemeris: &Ephemeris,
-        (start, step): (UtcInstant, Duration),
+        start: UtcInstant,
         reach: Reach,
     ) -> Self {
         let mut between = Self {
             ephemeris: ephemeris.clone(),
             start,
-            // A network that stands still has one step.
-            every: EVERY.max(step),
             reach,
             shells: Vec::new(),
             links: Vec::new(),
@@ -87,8 +84,8 @@ impl BetweenShells {
     /// The links depend on the times of choice alone, not on the times at which they are asked for.
     pub(super) fn update(&mut self, now: Instant) -> bool {
         let before = self.chosen;
-        while Instant::START + self.every * self.chosen <= now {
-            let after = self.every * self.chosen;
+        while Instant::START + EVERY * self.chosen <= now {
+            let after = EVERY * self.chosen;
             for (positions, ahead) in self.positions.iter_mut().zip([Duration::ZERO, AHEAD]) {
                 self.ephemeris.earth_fixed(self.start.after(after + ahead), positions);
             }

@@ -93,7 +93,7 @@ def site_routes(
     delays_ns = np.frombuffer(delays, "<i8").reshape(shape)
     return SiteRoutes(
         constellation=Constellation(core),
-        times_s=step_s * np.arange(len(delays_ns)),
+        times_s=step_s * np.arange(len(delays_ns), dtype=np.float64),
         delays_s=np.where(delays_ns > 0, delays_ns / 1e9, np.nan),
         satellites=np.frombuffer(satellites, "<i4").reshape(shape),
         failed_satellites=failed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -144,7 +144,7 @@ def check_times(duration: str, step: str) -> None:
 
 def keys_of(
     constellation: str, step: str, start: str | None, elevation: str | None, shells: str | None
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """Return the keys of `[path]` that the options set."""
     from skyhop.data.scenarios import with_now
 

@@ -158,12 +158,11 @@ def _failing(
 ) -> list[tuple[str, dict[str, object]]]:
     """Return each failing part: the option that names it, and its table as in `[[failure]]`."""
     of_all, seed = share
-    drawn: dict[str, object] = {"satellites": of_all, "seed": seed}
-    return [
-        *([] if of_all is None else [("--satellites", drawn)]),
-        *(("--satellite", {"satellite": name}) for name in satellites),
-        *(("--plane", {**plane}) for plane in planes),
-    ]
+    failing: list[tuple[str, dict[str, object]]] = []
+    if of_all is not None:
+        failing.append(("--satellites", {"satellites": of_all, "seed": seed}))
+    failing += [("--satellite", {"satellite": name}) for name in satellites]
+    return failing + [("--plane", {**plane}) for plane in planes]
 
 
 def _planes(keys: Mapping[str, str], planes: Sequence[str]) -> list[dict[str, int]]:

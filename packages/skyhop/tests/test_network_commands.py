@@ -284,6 +284,7 @@ def test_map_writes_each_format(skyhop: Skyhop, tmp_path: Path) -> None:
     both = json.loads(skyhop(*words, *policies, "--json").stdout)
     assert [row["policy"] for row in both] == ["sticky"] * 72 + ["immediate"] * 72
     assert both[72:] == rows
+    assert [row["rtt_min_ms"] for row in both[:72]] != [row["rtt_min_ms"] for row in rows]
 
 
 @pytest.mark.integration

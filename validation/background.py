@@ -262,7 +262,8 @@ def load_of(run: skyhop.Run, column: str = "delivered_bytes") -> float:
 @cache
 def route() -> Sequence[int]:
     """Return the satellites of the foreground's route."""
-    ends = [f"{latitude},{longitude}" for latitude, longitude in (positions()[name] for name in PAIR)]
+    places = [positions()[name] for name in PAIR]
+    ends = [f"{latitude},{longitude}" for latitude, longitude in places]
     frames = skyhop.path(
         *ends,
         constellation="kuiper-630-hypatia",

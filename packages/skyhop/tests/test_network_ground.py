@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 import skyhop as sh
+from skyhop.report import write_report
 
 RATE = {"rate": "10 Mbit/s", "queue": "100 packets"}
 
@@ -160,3 +162,20 @@ def test_routes_over_time_are_those_of_the_path(tmp_path: Path) -> None:
     assert [row.split("-")[::-1] for row in back["satellites"]] == [
         row.split("-") for row in there["satellites"]
     ]
+
+
+def test_the_report_names_gateways_and_links_of_single_sites(tmp_path: Path) -> None:
+    network = {
+        "constellation": "starlink-shell1", "interval": "1 s", "sites": ["Munich", "Madrid"],
+        "gateways": ["Frankfurt"], "pops": ["Paris"], "user_links": {"per": "site"},
+        "traffic": {"kind": "internet", "cc": "cubic"},
+    }  # fmt: skip
+    run = _sim({"network": network, "run": {"duration": "2 s"}}, tmp_path / "run")
+    write_report([run.directory], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for link in (
+        "satellites \N{RIGHTWARDS ARROW} Munich, DE",
+        "Frankfurt am Main, DE \N{RIGHTWARDS ARROW} satellites",
+    ):
+        assert link in page
+    assert re.search("satellite [0-9]+ \N{RIGHTWARDS ARROW} gateways", page)

@@ -17,7 +17,8 @@ from skyhop.data.records import LinkSeries, RunRecord
 ChannelKind: TypeAlias = Literal["laser", "downlink", "uplink"]
 
 _LASER = re.compile(r"satellite (\d+) - (\d+)")
-_DOWNLINK = re.compile(r"satellite (\d+) - sites")
+_DOWNLINK = re.compile(r"satellite (\d+) - (sites|gateways)")
+_OWN_DOWNLINK = re.compile(r"satellites - (.*)", re.DOTALL)
 _UPLINK = re.compile(r"(.*) - satellites", re.DOTALL)
 
 _NS = 1e-9
@@ -34,22 +35,30 @@ class Channel:
     """Direction of packets: forward or back."""
     kind: ChannelKind
     satellites: tuple[int, ...]
-    """Satellites at its ends, the sending one first: two of a laser, one of a downlink."""
+    """Satellites at its ends, the sending one first: two of a laser, one of a shared downlink."""
     site: str = ""
-    """Site that sends, of an uplink; empty for other kinds."""
+    """Site that sends, of an uplink, or that has downlinks of its own; empty for other kinds."""
+    receiver: str = ""
+    """Receiving nodes, of an uplink or a downlink."""
 
     @property
     def sender(self) -> str:
-        """Name of the node that sends: a satellite or a site."""
-        return self.site or f"satellite {self.satellites[0]}"
+        """Name of the node that sends: a satellite, a site, or all satellites."""
+        if self.kind == "uplink":
+            return self.site
+        return f"satellite {self.satellites[0]}" if self.satellites else "satellites"
+
+    @property
+    def node(self) -> str:
+        """Name of the node to which the direction belongs: the sender, or the site with its own."""
+        return self.site or self.sender
 
     @property
     def text(self) -> str:
         """Name of the direction for readers, with its sender first."""
         if self.kind == "laser":
             return "satellite {} \N{RIGHTWARDS ARROW} {}".format(*self.satellites)
-        receiver = "satellites" if self.kind == "uplink" else "sites"
-        return f"{self.sender} \N{RIGHTWARDS ARROW} {receiver}"
+        return f"{self.sender} \N{RIGHTWARDS ARROW} {self.receiver}"
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,21 @@ class Loads:
     """Time by which each direction had carried half of its bytes, shape (n,)."""
 
 
+def busiest_of_satellites(loads: Loads) -> dict[int, int]:
+    """Return the row of the most used shared downlink of each satellite."""
+    rows = [row for row, channel in enumerate(loads.channels) if channel.kind == "downlink"]
+    shared = [row for row in rows if loads.channels[row].satellites]
+    shared.sort(key=lambda row: float(loads.utilisation[row].sum()))
+    return {loads.channels[row].satellites[0]: row for row in shared}
+
+
+def busiest_of_sites(loads: Loads) -> dict[str, int]:
+    """Return the row of each site's most used link: its uplink, or downlinks of its own."""
+    rows = [row for row, channel in enumerate(loads.channels) if channel.site]
+    rows.sort(key=lambda row: float(loads.utilisation[row].sum()))
+    return {loads.channels[row].site: row for row in rows}
+
+
 def channel_of(link: str, direction: str) -> Channel | None:
     """Return the direction of a link by its name in link.parquet; None for an unknown name."""
     if found := _LASER.fullmatch(link):
@@ -80,9 +104,11 @@ def channel_of(link: str, direction: str) -> Channel | None:
         there = direction == DIRECTIONS[0]
         return Channel(link, direction, "laser", ends if there else ends[::-1])
     if found := _DOWNLINK.fullmatch(link):
-        return Channel(link, direction, "downlink", (int(found[1]),))
+        return Channel(link, direction, "downlink", (int(found[1]),), receiver=found[2])
+    if found := _OWN_DOWNLINK.fullmatch(link):
+        return Channel(link, direction, "downlink", (), found[1], found[1])
     if found := _UPLINK.fullmatch(link):
-        return Channel(link, direction, "uplink", (), found[1])
+        return Channel(link, direction, "uplink", (), found[1], "satellites")
     return None
 
 

@@ -17,6 +17,7 @@ from skyhop.errors import InputError
 from skyhop.figures import save
 from validation import (
     access_senders,
+    background,
     films_in_browsers,
     leoem,
     link_breaks,
@@ -129,6 +130,9 @@ def values(executor: Executor) -> dict[str, object]:
         "ns3_speed": packets.speed_table,
         "hypatia_s": cross_traffic.DURATION_S,
         "hypatia_cross_traffic": cross_traffic.table,
+        "background_s": background.DURATION_S,
+        "background_flows": background.flow_table,
+        "background_probes": background.probe_table,
         "pings_head": pings.HEAD,
         "pings": lambda: pings.table(executor),
         "access_goodput": round(100 * access_senders.GOODPUT_TOLERANCE),

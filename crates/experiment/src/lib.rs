@@ -12,9 +12,11 @@ use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
+mod background;
 mod network;
 mod seed;
 
+pub use background::BackgroundPlan;
 pub use network::{HopPlan, NetworkHops, NetworkLink, NetworkPlan};
 pub use seed::seed_for;
 

@@ -9,7 +9,7 @@ use skyhop_path::network::{LaserPath, NetworkRequest, Role};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::Duration;
 
-use crate::QueueSize;
+use crate::{BackgroundPlan, QueueSize};
 
 /// Network of the experiment, over which packets go hop by hop.
 ///
@@ -27,6 +27,9 @@ pub struct NetworkPlan {
     pub downlink_per_site: bool,
     /// Schedules of the uplink and the downlink of sites with an access profile, by the index of the site.
     pub access: BTreeMap<u32, [LinkSchedule; 2]>,
+    /// Traffic without packets; `None` for a network without such traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundPlan>,
     /// Path without delay, which stands for the network where there has to be a single path.
     pub trace: Arc<PathTrace>,
 }
@@ -85,6 +88,7 @@ impl NetworkPlan {
             hops,
             downlink_per_site: false,
             access: BTreeMap::new(),
+            background: None,
             trace: Arc::new(trace),
             request,
         })

@@ -65,6 +65,15 @@ pub enum ScheduleError {
     /// The last delay piece has no end at which `delay_at_end` could be reached.
     #[error("the last piece of delay never ends, so its delay_at_end must equal its delay")]
     EndlessSlope,
+    /// A background load is on a link whose rate changes, or that holds packets back.
+    #[error("a background goes with one rate for all time, without burst, dama and held outages")]
+    SharedRateChanges,
+    /// A background load leaves nothing of the rate.
+    #[error("background[{index}] is not below the rate; lower it")]
+    Overload {
+        /// Index of the piece of the load, counted from 0.
+        index: usize,
+    },
     /// An entry of the list ends before it begins.
     #[error("{list}[{index}] ends before it begins; swap its bounds")]
     Reversed {

@@ -11,6 +11,7 @@
 //!    at once; at rate zero no transmission begins or progresses. The packet being transmitted no longer counts
 //!    towards the queue's limit. The discipline may mark ECN-capable packets instead of dropping them, let
 //!    packets of one flow overtake another's, and hold packets back while the transmitter is free.
+//!    A [`Background`] takes a part of the rate, and room in the queue.
 //!    With demand assignment ([`DamaConfig`]) packets leave only when a frame begins, as far as a grant lets them.
 //! 2. **Random loss** with the probability that holds when the transmission ends: independent from packet to packet,
 //!    or in bursts ([`GilbertElliott`]). Bursts in time are a property of the link: when they begin and end does not
@@ -67,12 +68,14 @@
 //! # Ok::<(), skyhop_link::LinkError>(())
 //! ```
 
+mod background;
 mod by_step;
 mod config;
 mod dama;
 mod delay_line;
 mod error;
 mod fabric;
+mod fluid;
 mod impairment;
 mod link;
 mod link_tail;
@@ -89,6 +92,7 @@ mod timeline;
 mod transmissions;
 mod transmitter;
 
+pub use background::{Background, BackgroundMeter};
 pub use config::LinkConfig;
 pub use dama::DamaConfig;
 pub use error::{LinkError, ScheduleError};

@@ -60,7 +60,8 @@ impl<P> Link<P> {
                     && config.schedule.dama.is_none()
                     && config.schedule.dismantled.iter().all(|hop| !hop.queue) =>
             {
-                QueueModel::OnArrival(OnArrival::new(limit))
+                config.schedule.validate()?;
+                QueueModel::OnArrival(OnArrival::new(&config))
             }
             qdisc => {
                 let factory =
@@ -76,8 +77,11 @@ impl<P> Link<P> {
         limit: Limit,
         queue: QueueModel<P>,
     ) -> Result<Self, LinkError> {
-        let LinkConfig { schedule, seed, .. } = config;
+        let LinkConfig { mut schedule, seed, .. } = config;
         schedule.validate()?;
+        if let (QueueModel::ByStep(_), Some(background)) = (&queue, &schedule.background) {
+            schedule.rate = background.rest_of(schedule.rate[0].value);
+        }
         let mut link = Self {
             now: Instant::START,
             due: Instant::NEVER,
@@ -188,6 +192,10 @@ impl<P> Link<P> {
     #[inline]
     pub fn stats(&self) -> LinkStats {
         let in_line = self.tail.line.packets();
+        let background_missing_bytes = match &self.queue {
+            QueueModel::OnArrival(queue) => queue.missing_background(self.now),
+            QueueModel::ByStep(_) => Bytes::ZERO,
+        };
         let (backlog, underway_packets, transmitted_bytes) = match &self.queue {
             QueueModel::OnArrival(queue) => (
                 queue.backlog(),
@@ -203,6 +211,8 @@ impl<P> Link<P> {
             delivered_packets: self.delivered_packets,
             delivered_bytes: self.delivered_bytes,
             transmitted_bytes,
+            background_bytes: Bytes::ZERO,
+            background_missing_bytes,
             drops: self.verdicts.drops(),
             marks: self.verdicts.marks(),
             backlog_packets: backlog.packets,

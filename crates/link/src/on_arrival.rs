@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
+use crate::LinkConfig;
 use crate::link_tail::{LinkTail, ScheduledLoss};
-use crate::qdisc::{Backlog, Limit, Queued};
+use crate::qdisc::{Backlog, Queued};
 use crate::stats::Verdicts;
 use crate::transmissions::Transmissions;
 
@@ -22,8 +23,9 @@ pub(crate) struct OnArrival<P> {
 }
 
 impl<P> OnArrival<P> {
-    pub(crate) fn new(limit: Limit) -> Self {
-        Self { transmissions: Transmissions::new(limit), scheduled_losses: VecDeque::new() }
+    /// Create the queue of a link with a valid configuration.
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        Self { transmissions: Transmissions::new(config), scheduled_losses: VecDeque::new() }
     }
 
     /// Enqueue a packet that arrives now; [`Self::run_until`] has been called for now.
@@ -65,6 +67,11 @@ impl<P> OnArrival<P> {
     #[inline]
     pub(crate) fn next_loss(&self) -> Instant {
         self.scheduled_losses.front().map_or(Instant::NEVER, |first| first.at)
+    }
+
+    /// Wire bytes of the background that found the queue full, and of that which waits at `now`.
+    pub(crate) fn missing_background(&self, now: Instant) -> Bytes {
+        self.transmissions.missing_background(now)
     }
 
     /// Packets that wait now, after [`Self::run_until`] for now.

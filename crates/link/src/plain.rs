@@ -38,7 +38,7 @@ impl PlainLink {
             && schedule.loss.iter().all(|piece| piece.value == Loss::Independent(Ratio::ZERO))
             && !schedule.delay.iter().any(|piece| piece.new_route);
         is_plain.then(|| Self {
-            transmissions: Transmissions::new(config.queue),
+            transmissions: Transmissions::new(config),
             transmitter: Transmitter::new(schedule),
             delay: Timeline::new(schedule.delay.clone()),
             last_arrival: Instant::START,
@@ -73,6 +73,7 @@ impl PlainLink {
             delivered_packets,
             delivered_bytes,
             transmitted_bytes: self.transmissions.ended_bytes(now),
+            background_missing_bytes: self.transmissions.missing_background(now),
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes,
             underway_packets: self.enqueued_packets

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use rand_distr::{Distribution as _, Exp1};
+use rand_distr::{Distribution as _, Exp1, Poisson, StandardNormal};
 
 /// Stream of random numbers (ChaCha8), the same on every machine.
 #[derive(Debug)]
@@ -29,6 +29,14 @@ impl LinkRng {
         Self(rng)
     }
 
+    /// Stream of the background load.
+    pub(crate) fn for_background(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        // Numbers of pieces of a schedule are far below.
+        rng.set_stream(u64::MAX);
+        Self(rng)
+    }
+
     /// Draw a number uniform in [0, 1), in steps of 2^-53, which an f64 holds exactly.
     #[inline]
     pub(crate) fn draw(&mut self) -> f64 {
@@ -39,6 +47,16 @@ impl LinkRng {
     /// Draw a number with an exponential distribution of mean 1.
     pub(crate) fn draw_exponential(&mut self) -> f64 {
         Exp1.sample(&mut self.0)
+    }
+
+    /// Draw a number with the standard normal distribution.
+    pub(crate) fn draw_normal(&mut self) -> f64 {
+        StandardNormal.sample(&mut self.0)
+    }
+
+    /// Draw a whole number with a Poisson distribution of the mean; 0 if the mean is not above 0.
+    pub(crate) fn draw_poisson(&mut self, mean: f64) -> f64 {
+        Poisson::new(mean).map_or(0.0, |distribution| distribution.sample(&mut self.0))
     }
 
     /// Draw 64 random bits.

@@ -6,7 +6,7 @@ use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use crate::loss::Loss;
 use crate::timeline::{Begins, index_at};
-use crate::{DamaConfig, ScheduleError};
+use crate::{Background, DamaConfig, ScheduleError};
 
 /// A value that holds from `from` until the next piece begins.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,9 @@ pub struct LinkSchedule {
     /// Frames and requests through which the transmitter gets its capacity, instead of having it all the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dama: Option<DamaConfig>,
+    /// Load without packets that takes a part of the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Box<Background>>,
 }
 
 fn is_zero(bytes: &Bytes) -> bool {
@@ -124,6 +127,7 @@ impl LinkSchedule {
             during_outage: DuringOutage::Drop,
             burst: Bytes::ZERO,
             dama: None,
+            background: None,
         }
     }
 
@@ -144,7 +148,7 @@ impl LinkSchedule {
 
     /// Check the rules of a schedule: delay, rate and loss begin at [`Instant::START`] and each
     /// piece is later than the one before; the last delay piece is constant; outages are in order and
-    /// do not overlap; dismantled hops are in order. Outages and hops of zero length are allowed.
+    /// do not overlap; dismantled hops are in order; a background goes with one rate, and is below it. Outages and hops of zero length are allowed.
     ///
     /// # Errors
     /// The first rule that is broken, with the field and the entry.
@@ -156,7 +160,8 @@ impl LinkSchedule {
             return Err(ScheduleError::EndlessSlope);
         }
         self.check_outages()?;
-        self.check_dismantled()
+        self.check_dismantled()?;
+        self.background.as_ref().map_or(Ok(()), |background| background.check(self))
     }
 
     /// One-way delay of a packet that enters the delay line at `at`; the schedule must be valid.
@@ -180,6 +185,11 @@ impl LinkSchedule {
     pub fn outage_at(&self, at: Instant) -> Option<Outage> {
         let next = self.outages.partition_point(|outage| outage.until <= at);
         self.outages.get(next).copied().filter(|outage| outage.from <= at)
+    }
+
+    /// Whether no outage holds the queue.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.outages.is_empty() || self.during_outage == DuringOutage::Drop
     }
 
     fn check_outages(&self) -> Result<(), ScheduleError> {
@@ -251,7 +261,10 @@ fn scaled(change: Duration, elapsed_ns: u64, length_ns: u64) -> Duration {
     Duration::from_nanos(scaled_ns)
 }
 
-fn check_pieces<T: Begins>(list: &'static str, pieces: &[T]) -> Result<(), ScheduleError> {
+pub(crate) fn check_pieces<T: Begins>(
+    list: &'static str,
+    pieces: &[T],
+) -> Result<(), ScheduleError> {
     let first = pieces.first().ok_or(ScheduleError::Empty { list })?;
     if first.begins() != Instant::START {
         return Err(ScheduleError::LateStart { list, at: first.begins() });

@@ -19,6 +19,11 @@ pub struct LinkStats {
     pub delivered_bytes: Bytes,
     /// Wire bytes whose transmission has ended, including those of packets lost afterwards.
     pub transmitted_bytes: Bytes,
+    /// Wire bytes of the background load that came; 0 from links, which do not count it
+    /// ([`BackgroundMeter`](crate::BackgroundMeter) does).
+    pub background_bytes: Bytes,
+    /// Wire bytes of the background load that found the queue full, and of that which waits in the queue.
+    pub background_missing_bytes: Bytes,
     /// Number of lost packets, by reason.
     pub drops: Drops,
     /// Packets that the queue marked (ECN) rather than dropped; they also count as delivered or dropped.
@@ -45,6 +50,9 @@ impl LinkStats {
             backlog_packets: self.backlog_packets + other.backlog_packets,
             backlog_bytes: self.backlog_bytes + other.backlog_bytes,
             underway_packets: self.underway_packets + other.underway_packets,
+            background_bytes: self.background_bytes + other.background_bytes,
+            background_missing_bytes: self.background_missing_bytes
+                + other.background_missing_bytes,
         }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use skyhop_units::{Bytes, Instant};
 
+use crate::LinkConfig;
+use crate::fluid::Fluid;
 use crate::qdisc::{Backlog, Limit};
 use crate::transmitter::Transmitter;
 
@@ -19,8 +21,10 @@ pub(crate) struct Transmissions {
     begun: Transmission,
     /// Wire bytes of all transmissions that have begun.
     begun_bytes: Bytes,
-    /// End of the last transmission, that is when the transmitter becomes free.
+    /// Time at which the transmitter becomes free: the end of the last transmission, or of the background before it.
     free: Instant,
+    /// Background load. Boxed, as few links have one.
+    fluid: Option<Box<Fluid>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,10 +35,15 @@ struct Transmission {
 }
 
 impl Transmissions {
-    pub(crate) fn new(limit: Limit) -> Self {
+    /// Create the queue of a link with a valid configuration.
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        let LinkConfig { schedule, queue: limit, seed, .. } = config;
+        let fluid = schedule.background.as_ref();
+        let fluid = fluid.map(|load| Box::new(Fluid::new(load, schedule.rate[0].value, *seed)));
         let (begins, ends) = (Instant::START, Instant::START);
         Self {
-            limit,
+            limit: *limit,
+            fluid,
             backlog: Backlog::default(),
             waiting: VecDeque::new(),
             begun: Transmission { begins, ends, wire_size: Bytes::ZERO },
@@ -53,6 +62,9 @@ impl Transmissions {
         transmitter: &mut Transmitter,
     ) -> Option<Instant> {
         let mut with_it = self.backlog;
+        if self.fluid.is_some() {
+            with_it = self.let_fluid_in(now);
+        }
         with_it.add(wire_size);
         if !self.limit.allows(with_it) {
             return None;
@@ -64,12 +76,21 @@ impl Transmissions {
         let transmission = Transmission { begins, ends, wire_size };
         self.free = ends;
         if begins > now {
-            self.backlog = with_it;
+            self.backlog.add(wire_size);
             self.waiting.push_back(transmission);
         } else {
             self.begin(transmission);
         }
         Some(ends)
+    }
+
+    /// Let the background that has come until now enter, and return the backlog with it.
+    #[inline(never)]
+    fn let_fluid_in(&mut self, now: Instant) -> Backlog {
+        let Some(fluid) = &mut self.fluid else { return self.backlog };
+        let sent_until = self.begun.ends;
+        self.free = fluid.free_after(now, [sent_until, self.free], (self.limit, self.backlog));
+        fluid.with_packets(self.backlog, now, [sent_until, self.free])
     }
 
     /// Move the transmissions that begin up to and including `until` out of the queue.
@@ -90,6 +111,14 @@ impl Transmissions {
     fn begin(&mut self, transmission: Transmission) {
         self.begun = transmission;
         self.begun_bytes += transmission.wire_size;
+    }
+
+    /// Wire bytes of the background that found the queue full, and of that which waits at `now`.
+    pub(crate) fn missing_background(&self, now: Instant) -> Bytes {
+        self.fluid.as_ref().map_or(Bytes::ZERO, |fluid| {
+            let all = fluid.with_packets(self.backlog, now, [self.begun.ends, self.free]);
+            fluid.lost() + (all.bytes - self.backlog.bytes)
+        })
     }
 
     /// Packets that wait now, after [`Self::run_until`] for now.

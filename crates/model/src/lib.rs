@@ -35,6 +35,6 @@ pub use file_kind::{KIND_BYTES, other_kind};
 pub use live::{LinuxLink, LiveDevice};
 pub use messages::{OR_FORCE_SIZE, line_at, one_line, thousands, with_hint, without_numbers};
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
-pub use path::{Compat, DuringOutage, Relay};
+pub use path::{Compat, DuringOutage, Relay, ShellLinks};
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};
 pub use words::UnknownName;

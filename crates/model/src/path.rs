@@ -45,6 +45,25 @@ words! {
 }
 
 words! {
+    /// Rule for inter-satellite links between the shells of a constellation.
+    #[derive(Default)]
+    ShellLinks ["rule for links between shells"] {
+        /// Shells without links to each other.
+        #[default]
+        Apart = "apart",
+        /// Links from each satellite to the nearest one of the next shell.
+        Nearest = "nearest",
+    }
+}
+
+impl ShellLinks {
+    /// Whether shells have no links to each other.
+    pub const fn is_apart(&self) -> bool {
+        matches!(self, Self::Apart)
+    }
+}
+
+words! {
     /// Fate of packets that reach an outage.
     #[derive(Default)]
     DuringOutage ["word for what an outage does"] {

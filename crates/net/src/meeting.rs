@@ -158,7 +158,8 @@ mod tests {
             let first = scope.spawn(move || {
                 let wait = |number| {
                     // A thread that never gets to its last look does not wait long.
-                    let work = if is_late(number) { 0 } else { u64::MAX / LOOKS_PER_CROSSING - LOOKS };
+                    let work =
+                        if is_late(number) { 0 } else { u64::MAX / LOOKS_PER_CROSSING - LOOKS };
                     meeting.wait(2, work)
                 };
                 (0..meetings).map(wait).collect()

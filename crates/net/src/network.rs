@@ -125,6 +125,16 @@ impl<P: Routed + Send, H: Hosts<P>, V: Views> Network<P, H, V> {
         &self.views
     }
 
+    /// Source of the views, to change it between calls of [`Self::run_until`].
+    pub fn views_mut(&mut self) -> &mut V {
+        &mut self.views
+    }
+
+    /// End of the last [`Self::run_until`].
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Counters of all devices up to the end of the last [`Self::run_until`], by the number of the device.
     pub fn stats(&mut self) -> Vec<LinkStats> {
         let lasers = self.fleet.first_lasers.last().copied().unwrap_or(0);

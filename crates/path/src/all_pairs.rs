@@ -1,4 +1,4 @@
-//! Routes between all pairs of many sites, step by step, reported as changes.
+//! Routes between all pairs of many sites, or from many sites to some, step by step, reported as changes.
 //!
 //! With the handover policy `immediate` each pair uses, at each step, the satellites over which its path is shortest;
 //! other policies choose the satellites of each pair as for a path of its own. Routes go over satellites (isl) or over
@@ -6,7 +6,9 @@
 
 mod by_policy;
 mod delay_encoder;
+mod ends;
 mod shortest;
+mod to_group;
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -24,19 +26,31 @@ use crate::request::{PathError, PathRequest, Place};
 use crate::topology::{Topology, look_up, sky, topology};
 use by_policy::{Forecasts, OriginByPolicy};
 pub use delay_encoder::DelayEncoder;
+pub use ends::Destination;
+use ends::{Ends, merge};
 use shortest::ShortestOrigin;
+use to_group::OriginToGroup;
 
-/// Iterator over the routes between all pairs of sites, one step after the other in constant memory.
+/// Number of origins among which the routes to few destinations are divided, so that all threads have work.
+const ORIGINS: usize = 32;
+/// Smallest number of routes for which a search of its own pays off.
+const ROUTES_OF_AN_ORIGIN: usize = 64;
+
+/// Iterator over the routes of pairs of sites, one step after the other in constant memory.
 ///
-/// Pairs are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second. The pairs of each first site
-/// are computed together, by as many threads as the machine has processors; the result is the same for any number.
+/// All pairs ([`AllPairs::new`]) are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second. Routes from
+/// sites to destinations ([`AllPairs::to`]) are ordered by the destination, and then by the site where they begin. Pairs with a common end are computed together, by as many threads as the machine has processors;
+/// the result is the same for any number.
 pub struct AllPairs<'r> {
     request: &'r PathRequest,
     next_step: u64,
     ephemeris: Ephemeris,
     positions: Vec<Vec3>,
     sky: Sky,
+    /// Satellites in view of each site, and then of each group.
     in_view: Vec<Vec<Link>>,
+    /// Sites of each group, at the nearest of which routes end.
+    groups: Vec<Vec<u32>>,
     topology: Box<dyn Topology>,
     failed: FailedParts,
     origins: Vec<Box<dyn Origin>>,
@@ -53,7 +67,7 @@ struct Worker {
     route: Vec<u32>,
 }
 
-/// Pairs that begin at one site: their routes of the previous step, and what the next step needs to find new ones.
+/// Pairs with one end in common: their routes of the previous step, and what the next step needs to find new ones.
 trait Origin: Send {
     /// Compute the routes of a step.
     fn step(&mut self, view: &StepView<'_>, worker: &mut Worker);
@@ -70,7 +84,7 @@ struct StepView<'a> {
     ephemeris: &'a Ephemeris,
     positions: &'a [Vec3],
     sky: &'a Sky,
-    /// Satellites in view of each site.
+    /// Satellites in view of each site, and then of each group.
     in_view: &'a [Vec<Link>],
     topology: &'a dyn Topology,
 }
@@ -107,9 +121,6 @@ impl<'r> AllPairs<'r> {
     /// # Errors
     /// The request is invalid, there are fewer than two sites, or the relay does not route between arbitrary sites.
     pub fn new(request: &'r PathRequest, sites: &[Place]) -> Result<Self, PathError> {
-        request.validate()?;
-        sites.iter().try_for_each(Place::validate)?;
-        let wrong = |what: String, expected| Err(PathError::Option { what, expected });
         if sites.len() < 2 {
             return wrong(format!("all pairs of {} sites", sites.len()), "at least two sites");
         }
@@ -117,22 +128,81 @@ impl<'r> AllPairs<'r> {
             let relay = request.relay.map_or("none", Relay::name);
             return wrong(format!("all pairs with relay {relay}"), "isl or bent-pipe");
         }
-        let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
-        let origin = |from: usize| -> Result<Box<dyn Origin>, PathError> {
-            if request.handover == IMMEDIATE {
-                return Ok(Box::new(ShortestOrigin::new(from, sites.len())));
+        let ends =
+            |from: usize| Ends { shared: from, others: from + 1..sites.len(), outward: true };
+        Self::between(request, sites, Vec::new(), (0..sites.len() - 1).map(ends))
+    }
+
+    /// Prepare the computation of the routes from each of the first `begins` sites to each destination, over lasers (relay
+    /// isl) or without a relay over a single satellite.
+    ///
+    /// # Errors
+    /// The request is invalid, there is no site of an index, or the relay is another one.
+    pub fn to(
+        request: &'r PathRequest,
+        sites: &[Place],
+        begins: usize,
+        destinations: &[Destination],
+    ) -> Result<Self, PathError> {
+        let ends = destinations.iter().flat_map(Destination::sites).map(|site| *site as usize);
+        if let Some(site) = ends.chain(begins.checked_sub(1)).find(|site| *site >= sites.len()) {
+            return wrong(format!("site {site} of {} sites", sites.len()), "a number below that");
+        }
+        if let Some(relay) = request.relay.filter(|relay| *relay != Relay::Isl) {
+            return wrong(format!("routes to sites with relay {}", relay.name()), "isl or none");
+        }
+        let mut groups = Vec::new();
+        let mut shared = Vec::new();
+        for destination in destinations {
+            match destination {
+                Destination::Site(site) => shared.push(*site as usize),
+                Destination::Nearest(of_group) => {
+                    shared.push(sites.len() + groups.len());
+                    groups.push(of_group.clone());
+                }
             }
-            Ok(Box::new(OriginByPolicy::new(from, sites.len(), request)?))
+        }
+        let parts = (ORIGINS / destinations.len().max(1)).max(1);
+        let each = begins.div_ceil(parts).max(ROUTES_OF_AN_ORIGIN);
+        let ends = shared.into_iter().flat_map(|shared| {
+            let part = move |first: usize| Ends {
+                shared,
+                others: first..begins.min(first + each),
+                outward: false,
+            };
+            (0..begins).step_by(each).map(part)
+        });
+        Self::between(request, sites, groups, ends)
+    }
+
+    fn between(
+        request: &'r PathRequest,
+        sites: &[Place],
+        groups: Vec<Vec<u32>>,
+        ends: impl Iterator<Item = Ends>,
+    ) -> Result<Self, PathError> {
+        request.validate()?;
+        sites.iter().try_for_each(Place::validate)?;
+        let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
+        let origin = |ends: Ends| -> Result<Box<dyn Origin>, PathError> {
+            if request.handover == IMMEDIATE {
+                return Ok(Box::new(ShortestOrigin::new(ends)));
+            }
+            if ends.shared >= sites.len() {
+                return Ok(Box::new(OriginToGroup::new(ends, request)?));
+            }
+            Ok(Box::new(OriginByPolicy::new(ends, request)?))
         };
         Ok(Self {
             request,
             next_step: 0,
             positions: Vec::new(),
             sky: sky(request, sites, &ephemeris),
-            in_view: vec![Vec::new(); sites.len()],
+            in_view: vec![Vec::new(); sites.len() + groups.len()],
+            groups,
             topology: topology(request, &ephemeris),
             failed: FailedParts::default(),
-            origins: (0..sites.len() - 1).map(origin).collect::<Result<_, _>>()?,
+            origins: ends.map(origin).collect::<Result<_, _>>()?,
             workers: Vec::new(),
             ephemeris,
         }
@@ -167,23 +237,22 @@ impl<'r> AllPairs<'r> {
         self.collect(at)
     }
 
-    /// Find the satellites in view of each site.
+    /// Find the satellites in view of each site and group.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
-        look_up(&self.sky, self.request.compat, &self.positions, &mut self.in_view);
+        let (of_sites, of_groups) = self.in_view.split_at_mut(self.sky.sites().len());
+        look_up(&self.sky, self.request.compat, &self.positions, of_sites);
         let failed = &self.failed;
-        let of_failed =
-            self.in_view.iter_mut().enumerate().filter(|(site, _)| failed.has_site(*site));
+        let of_failed = of_sites.iter_mut().enumerate().filter(|(site, _)| failed.has_site(*site));
         of_failed.for_each(|(_, in_view)| in_view.clear());
+        for (group, in_view) in self.groups.iter().zip(of_groups) {
+            merge(group.iter().map(|site| &*of_sites[*site as usize]), in_view);
+        }
     }
 
     /// Join the results of all origins.
     fn collect(&mut self, at: Instant) -> PairsStep {
-        let mut step = PairsStep {
-            at,
-            delays: Vec::with_capacity(pairs(self.in_view.len())),
-            changes: Vec::new(),
-        };
+        let mut step = PairsStep { at, delays: Vec::new(), changes: Vec::new() };
         for origin in &mut self.origins {
             let first = step.delays.len() as u32;
             let (delays, changes) = origin.result();
@@ -194,6 +263,10 @@ impl<'r> AllPairs<'r> {
         }
         step
     }
+}
+
+fn wrong<T>(what: String, expected: &'static str) -> Result<T, PathError> {
+    Err(PathError::Option { what, expected })
 }
 
 /// Call `work` for each item, in a thread per worker, one of them the caller's; each takes the next item when it is done.

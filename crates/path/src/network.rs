@@ -3,6 +3,8 @@
 
 mod ground;
 mod lasers;
+mod loads;
+mod sharing;
 mod steps;
 
 use std::sync::{Arc, LazyLock};
@@ -16,6 +18,7 @@ use crate::request::{PathError, PathOptions, PathRequest, Place};
 use crate::routing::{RoutesTo, RoutingKind};
 pub use ground::Role;
 pub use lasers::LaserPath;
+pub use loads::{Demand, Leg, Links, Loads};
 pub use steps::NetworkSteps;
 
 /// Request for the geometry of a network.

@@ -1,7 +1,7 @@
 //! Request for the computation of a path.
 
 use serde::{Deserialize, Serialize};
-use skyhop_model::{Compat, Relay, UnknownName};
+use skyhop_model::{Compat, Relay, ShellLinks, UnknownName};
 use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
@@ -58,6 +58,9 @@ pub struct PathOptions {
     /// Whether packets of an access path may go over inter-satellite links to a satellite with a gateway in view.
     #[serde(default)]
     pub isl_backhaul: bool,
+    /// Rule for inter-satellite links between shells.
+    #[serde(default, skip_serializing_if = "ShellLinks::is_apart")]
+    pub isl_shells: ShellLinks,
     /// Minimum angle that sites keep from the geostationary arc, in degrees; `None` for no limit.
     pub geo_avoidance_deg: Option<f64>,
     /// Points of presence of an access path; `from` uses the nearest.
@@ -106,13 +109,14 @@ impl UtcGrid {
 
 impl Default for PathOptions {
     /// Default options: inter-satellite links across the seam, and at least 80 km above the ground, where the
-    /// atmosphere does not disturb them; no avoidance of the geostationary arc; no point of presence; fibre 1.4
+    /// atmosphere does not disturb them, and not between shells; no avoidance of the geostationary arc; no point of presence; fibre 1.4
     /// times the great circle; no failures.
     fn default() -> Self {
         Self {
             isl_seam: true,
             isl_clearance: Length::from_kilometres(80.0),
             isl_backhaul: false,
+            isl_shells: ShellLinks::Apart,
             geo_avoidance_deg: None,
             pops: Vec::new(),
             fibre_stretch: 1.4,

@@ -27,6 +27,12 @@ impl PyConstellation {
         &self.0.name
     }
 
+    /// Whether its satellites are known to have inter-satellite links.
+    #[getter]
+    fn isl(&self) -> bool {
+        self.0.isl
+    }
+
     #[getter]
     fn epoch(&self) -> String {
         self.0.epoch.to_string()

@@ -58,7 +58,7 @@ mod core {
         RoundTrips, log_format, read_iperf3, read_leocc_delays, read_mahimahi, read_round_trips,
     };
     #[pymodule_export]
-    use crate::pairs::write_all_pairs;
+    use crate::pairs::{site_routes, write_all_pairs};
     #[pymodule_export]
     use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
     #[pymodule_export]

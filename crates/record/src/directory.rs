@@ -12,8 +12,10 @@ use skyhop_path::PathTrace;
 
 use crate::replacing::{refuse_other_than_run_files, replace_earlier, resume, run_files};
 use crate::segments::{Segments, join};
-use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
-use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
+use crate::tables::{
+    app_columns, event_columns, flow_columns, link_columns, probe_columns, route_columns,
+};
+use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, RouteRow, Sink};
 
 /// Prefix of the hidden directories that hold a run's files before it ends.
 const STAGING: &str = ".run.partial-";
@@ -149,12 +151,14 @@ pub struct RunWriter {
     destination: PathBuf,
     is_whole: bool,
     links: Vec<String>,
+    sites: Vec<String>,
     flows: Segments<FlowSample>,
     link: Segments<LinkSample>,
     events: Segments<EventRow>,
     apps: BTreeMap<AppTable, Segments<AppRow>>,
     /// Segments by probe: each probe's rows are contiguous in the table.
     probes: BTreeMap<i32, Segments<ProbeRow>>,
+    routes: Segments<RouteRow>,
 }
 
 impl RunWriter {
@@ -162,11 +166,13 @@ impl RunWriter {
         let staging = staging_guard.as_ref().map_or(&*destination, Staging::path).to_owned();
         Self {
             links: Vec::new(),
+            sites: Vec::new(),
             flows: Segments::new(&staging, "flows", 0),
             link: Segments::new(&staging, "link", 0),
             events: Segments::new(&staging, "events", 0),
             apps: BTreeMap::new(),
             probes: BTreeMap::new(),
+            routes: Segments::new(&staging, "routes", 0),
             staging,
             staging_guard,
             destination,
@@ -176,7 +182,7 @@ impl RunWriter {
 
     fn write_piece(&mut self, piece: Piece) -> Result<(), FileError> {
         match piece {
-            Piece::Begin(begin) => self.links = begin.links,
+            Piece::Begin(begin) => (self.links, self.sites) = (begin.links, begin.sites),
             Piece::Flows(rows) => self.flows.add(rows, |row| row.t_ns, flow_columns)?,
             Piece::Link(rows) => {
                 let links = &self.links;
@@ -187,6 +193,10 @@ impl RunWriter {
                 self.events.add(rows, |row| row.t_ns, |rows| event_columns(rows, links))?;
             }
             Piece::Probes(rows) => self.add_probes(rows)?,
+            Piece::Routes(rows) => {
+                let sites = &self.sites;
+                self.routes.add(rows, |row| row.t_ns, |rows| route_columns(rows, sites))?;
+            }
             Piece::App(table, rows) => {
                 let segments = self
                     .apps
@@ -248,6 +258,11 @@ impl RunWriter {
             probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
         }
         join(&probes, &place("probes"))?;
+        if !self.sites.is_empty() {
+            let sites = &self.sites;
+            let routes = take_segments(&mut self.routes, &staging);
+            join(&routes.finish(|rows| route_columns(rows, sites))?, &place("routes"))?;
+        }
         if self.staging_guard.is_some() {
             replace_earlier(&self.staging, &self.destination)?;
         }

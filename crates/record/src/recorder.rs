@@ -17,7 +17,7 @@ use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
     AppRow, AppSummary, EventRow, FileError, FlowSample, FlowSummary, LinkSample, LinkSummary,
-    Piece, ProbeRow, ProbeSummary, RunHeader, SCHEMA_VERSION, Sink, Summary,
+    Piece, ProbeRow, ProbeSummary, RouteRow, RunHeader, SCHEMA_VERSION, Sink, Summary,
 };
 
 /// Longest delay between an event and its report. Rows are written only after that time, so that events
@@ -82,6 +82,8 @@ struct LinkAccount {
     last: LinkStats,
     samples: u64,
     backlog_sum: u64,
+    /// Bytes of the background that the link has carried.
+    background_bytes: u64,
 }
 
 /// Running totals of a flow's application.
@@ -140,7 +142,10 @@ impl<'r> Recorder<'r> {
             sink,
         };
         let engine = engine.to_owned();
-        recorder.sink.write(Piece::Begin(RunHeader { schema: SCHEMA_VERSION, engine, links }))?;
+        let sites = experiment.network.iter().flat_map(|network| &network.request.sites);
+        let sites = sites.map(|site| site.name.clone()).collect();
+        let header = RunHeader { schema: SCHEMA_VERSION, engine, links, sites };
+        recorder.sink.write(Piece::Begin(header))?;
         Ok(recorder)
     }
 
@@ -176,6 +181,14 @@ impl<'r> Recorder<'r> {
             Instant::from_nanos(at.as_nanos().saturating_sub(LONGEST_REPORT_DELAY.as_nanos()));
         self.write_events_until(settled)?;
         self.write_surplus_events()
+    }
+
+    /// Record routes of a network, ordered by time.
+    ///
+    /// # Errors
+    /// The sink cannot write.
+    pub fn routes(&mut self, rows: Vec<RouteRow>) -> Result<(), FileError> {
+        self.write_rows(Piece::Routes, rows)
     }
 
     /// Record events between two samples, for runs with so many events that they must not wait for
@@ -380,11 +393,14 @@ impl<'r> Recorder<'r> {
         others.map(summary).collect()
     }
 
-    /// Whether a packet has entered a link.
+    /// Whether a packet or a background has entered a link.
     fn has_carried(&self, link: u16) -> bool {
         let both = &self.links[2 * usize::from(link)..][..2];
-        both.iter()
-            .any(|account| account.last.enqueued_packets > 0 || account.last.drops.total() > 0)
+        both.iter().any(|account| {
+            account.last.enqueued_packets > 0
+                || account.last.drops.total() > 0
+                || account.background_bytes > 0
+        })
     }
 
     /// Summary of a link: utilisation and backlog, with the drops and marks of both directions.
@@ -397,7 +413,8 @@ impl<'r> Recorder<'r> {
         let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
         let used = |account: &LinkAccount, schedule: &LinkSchedule| {
             let allowed_bytes = schedule.bytes_until(end);
-            let share = account.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
+            let used_bytes = account.last.transmitted_bytes.as_u64() + account.background_bytes;
+            let share = used_bytes as f64 / allowed_bytes;
             if allowed_bytes > 0.0 { share } else { 0.0 }
         };
         let [queue, queue_back] = queues.clone();
@@ -543,6 +560,16 @@ fn per_second(bytes: Bytes, time: Duration) -> u64 {
 }
 
 impl LinkAccount {
+    /// Count the background that the link has carried since the last sample. A link knows what it has lost when the next
+    /// packet arrives, so that the loss of one interval may be found in the next.
+    fn carry_background(&mut self, now: LinkStats) -> i64 {
+        let [came, missing] =
+            [now.background_bytes, now.background_missing_bytes].map(Bytes::as_u64);
+        let carried = came.saturating_sub(missing).max(self.background_bytes);
+        let before = mem::replace(&mut self.background_bytes, carried);
+        (carried - before) as i64
+    }
+
     /// Row of a sample of the direction with this index.
     fn sample(&mut self, at: Instant, index: usize, now: LinkStats) -> LinkSample {
         let before = mem::replace(&mut self.last, now);
@@ -555,6 +582,7 @@ impl LinkAccount {
             backlog_bytes: now.backlog_bytes.as_u64() as i64,
             backlog_packets: now.backlog_packets as i64,
             delivered_bytes: (now.delivered_bytes - before.delivered_bytes).as_u64() as i64,
+            background_bytes: self.carry_background(now),
             drops: now.drops.since(before.drops),
             marks: (now.marks - before.marks) as i64,
         }

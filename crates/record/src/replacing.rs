@@ -23,8 +23,9 @@ const REPLACED: &str = "replaced";
 /// File whose presence marks a directory as that of a complete run.
 const SUMMARY: &str = "summary.json";
 
-/// Files that every run has, the summary first. Each [`AppTable`] adds one more.
-const RUN_FILES: [&str; 7] = [
+/// Files that every run has, the summary first, and that of routes, which runs over networks have. Each [`AppTable`] adds one
+/// more.
+const RUN_FILES: [&str; 8] = [
     SUMMARY,
     "run.json",
     "path.parquet",
@@ -32,6 +33,7 @@ const RUN_FILES: [&str; 7] = [
     "link.parquet",
     "events.parquet",
     "probes.parquet",
+    "routes.parquet",
 ];
 
 /// List the names of all files that a run may have.

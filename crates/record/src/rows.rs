@@ -60,6 +60,9 @@ pub struct LinkSample {
     pub backlog_packets: i64,
     /// Bytes that arrived at the far end during the interval.
     pub delivered_bytes: i64,
+    /// Bytes of the background load that the link carried during the interval.
+    #[serde(default)]
+    pub background_bytes: i64,
     /// Drops during the interval, by reason.
     pub drops: Drops,
     /// Packets that the queue marked (ECN) during the interval.
@@ -69,7 +72,33 @@ pub struct LinkSample {
 impl LinkSample {
     /// Whether the link carried, lost, marked or held anything.
     pub(crate) fn has_content(&self) -> bool {
-        self.delivered_bytes + self.backlog_bytes + self.marks > 0 || self.drops.total() > 0
+        self.delivered_bytes + self.background_bytes + self.backlog_bytes + self.marks > 0
+            || self.drops.total() > 0
+    }
+}
+
+/// Route between two sites of a network, from one time on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// First time at which the route holds, since the run began.
+    pub t_ns: i64,
+    /// Index of the site that sends.
+    pub from: u32,
+    /// Index of the site that receives.
+    pub to: u32,
+    /// Number of the way, for routings that spread flows over several.
+    pub way: u32,
+    /// Satellites in the order in which packets pass them; empty without a route.
+    pub satellites: Vec<u32>,
+    /// One-way delay at `t_ns` without queueing; `None` without a route.
+    pub delay_ns: Option<i64>,
+}
+
+impl RouteRow {
+    /// Satellites as text, as Hypatia writes paths: "84-85-119".
+    pub(crate) fn satellites_text(&self) -> String {
+        let numbers: Vec<String> = self.satellites.iter().map(u32::to_string).collect();
+        numbers.join("-")
     }
 }
 
@@ -362,7 +391,8 @@ pub struct AppSummary {
 /// Summary of a link over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
-    /// Bytes on the wire that left the queue, divided by the bytes that the link's rate allowed.
+    /// Bytes on the wire that left the queue, and those of the background load, divided by the bytes that the link's rate
+    /// allowed.
     pub utilisation: f64,
     /// Utilisation of the other direction; 0 in runs written before this field existed.
     #[serde(default)]

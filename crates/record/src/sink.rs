@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use serde::{Deserialize, Serialize};
 use skyhop_model::{AppTable, PATH_LINK};
 
-use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, Summary};
+use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, RouteRow, Summary};
 
 /// Piece of a run's results. A sink gets the pieces in the order in which the run produces them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Piece {
     Events(Vec<EventRow>),
     /// Rows of probes.parquet, ordered by sequence number within each probe.
     Probes(Vec<ProbeRow>),
+    /// Rows of routes.parquet, ordered by time.
+    Routes(Vec<RouteRow>),
     /// Rows of an application's table, in the order in which the transactions ended.
     App(AppTable, Vec<AppRow>),
     /// Content of run.json, the last piece but one.
@@ -39,6 +41,9 @@ pub struct RunHeader {
     pub engine: String,
     /// Names of the links, by their number in rows.
     pub links: Vec<String>,
+    /// Names of a network's sites, by their index; empty for runs over paths.
+    #[serde(default)]
+    pub sites: Vec<String>,
 }
 
 /// Destination of a run's pieces: a directory, a stream or memory.
@@ -79,6 +84,8 @@ pub struct RunData {
     pub events: Vec<EventRow>,
     /// Rows of probes.parquet, ordered by probe, then sequence number.
     pub probes: Vec<ProbeRow>,
+    /// Rows of routes.parquet, by time.
+    pub routes: Vec<RouteRow>,
     /// Rows of the applications' tables.
     pub apps: BTreeMap<AppTable, Vec<AppRow>>,
     /// Content of run.json, as JSON.
@@ -103,6 +110,7 @@ impl RunData {
                 self.probes.extend(rows);
                 self.probes.sort_by_key(|row| (row.probe, row.seq));
             }
+            Piece::Routes(rows) => self.routes.extend(rows),
             Piece::App(table, rows) => self.apps.entry(table).or_default().extend(rows),
             Piece::Run(run) => self.run = run,
             Piece::Summary(summary) => self.summary = *summary,

@@ -5,7 +5,7 @@ use skyhop_files::Column;
 use skyhop_model::{AppTable, Direction, LossReason, PATH_LINK};
 
 use crate::app_detail::detail_columns;
-use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow};
+use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow, RouteRow};
 
 /// Return the tables that a run may have, by file name without extension, and the names of their columns.
 pub fn table_columns() -> Vec<(&'static str, Vec<String>)> {
@@ -14,6 +14,7 @@ pub fn table_columns() -> Vec<(&'static str, Vec<String>)> {
         ("link", link_columns(&[], &[])),
         ("events", event_columns(&[], &[])),
         ("probes", probe_columns(&[])),
+        ("routes", route_columns(&[], &[])),
     ];
     tables.extend(AppTable::ALL.iter().map(|table| (table.name(), app_columns(*table, &[]))));
     let names = |columns: Vec<Column>| columns.into_iter().map(|column| column.name).collect();
@@ -74,6 +75,7 @@ pub(crate) fn link_columns(rows: &[LinkSample], links: &[String]) -> Vec<Column>
         Column::required("backlog_bytes", int64(rows, |r| r.backlog_bytes)),
         Column::required("backlog_packets", int64(rows, |r| r.backlog_packets)),
         Column::required("delivered_bytes", int64(rows, |r| r.delivered_bytes)),
+        Column::required("background_bytes", int64(rows, |r| r.background_bytes)),
     ];
     columns.extend(LossReason::ALL.iter().map(|reason| {
         let lost = int64(rows, |row| row.drops[*reason] as i64);
@@ -105,6 +107,22 @@ pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
         Column::required("t_ns", int64(rows, |r| r.t_ns)),
         Column::optional("rtt_ns", maybe_int64(rows, |r| r.rtt_ns)),
         Column::optional("scheduled_rtt_ns", maybe_int64(rows, |r| r.scheduled_rtt_ns)),
+    ]
+}
+
+pub(crate) fn route_columns(rows: &[RouteRow], sites: &[String]) -> Vec<Column> {
+    let names = |site: fn(&RouteRow) -> u32| {
+        let index = rows.iter().map(|row| site(row) as usize);
+        StringArray::from_iter_values(index.map(|site| sites.get(site).map_or("", String::as_str)))
+    };
+    let satellites = StringArray::from_iter_values(rows.iter().map(RouteRow::satellites_text));
+    vec![
+        Column::required("t_ns", int64(rows, |r| r.t_ns)),
+        Column::required("from", names(|r| r.from)),
+        Column::required("to", names(|r| r.to)),
+        Column::required("way", int32(rows, |r| r.way as i32)),
+        Column::required("satellites", satellites),
+        Column::optional("delay_ns", maybe_int64(rows, |r| r.delay_ns)),
     ]
 }
 

@@ -51,6 +51,9 @@ impl NamedScenario {
         for (index, flow) in self.scenario.flow.iter().enumerate() {
             self.check_network_flow(flow, &format!("flow.{index}"))?;
         }
+        if let Some(background) = &network.background {
+            self.check_background(background)?;
+        }
         match &network.traffic {
             Some(traffic) => self.check_traffic(traffic),
             None => Ok(()),

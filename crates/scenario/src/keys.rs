@@ -69,7 +69,8 @@ fn tracked<T>(
         let inner: KeyError = de::Error::custom(error.message());
         // "flow[0].cc" is written flow.0.cc in all other messages.
         let place = track.path().to_string().replace('[', ".").replace(']', "");
-        inner.under(if place == "." { "" } else { &place })
+        // The place of the value itself is ".", and a list begins with an index.
+        inner.under(place.trim_start_matches('.'))
     })
 }
 

@@ -6,9 +6,11 @@
 pub mod by_kind;
 pub mod catalogue;
 mod check;
+mod check_background;
 mod check_network;
 mod check_size;
 mod check_topology;
+mod csv_table;
 mod error;
 pub mod films;
 pub mod keys;

@@ -71,7 +71,7 @@ pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<SiteRow>, ScenarioEr
 }
 
 /// Line of the first record from a place of the text on; blank lines are no records.
-fn line_from(text: &str, at: usize) -> String {
+pub(crate) fn line_from(text: &str, at: usize) -> String {
     let rest = text.get(at..).unwrap_or_default();
     let blank = rest.len() - rest.trim_start_matches(['\r', '\n']).len();
     format!("line {}", skyhop_model::line_at(text, at + blank))

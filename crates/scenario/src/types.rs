@@ -3,6 +3,7 @@
 //! Keys that are omitted get their default here, in the `Default` of their section. Where later code needs to
 //! know whether a key was given, the field stays an `Option`.
 
+mod background;
 mod failure;
 mod flow;
 mod link;
@@ -19,6 +20,9 @@ use skyhop_app::{TcpKeys, TcpOptions};
 use skyhop_model::{LinuxLink, LiveDevice};
 use skyhop_units::Duration;
 
+pub use background::{
+    BackgroundKeys, BackgroundKind, BackgroundSection, DemandMatrixKeys, TotalRateKeys,
+};
 pub(crate) use failure::FailingPart;
 pub use failure::{FailureKeys, SatelliteKey};
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};

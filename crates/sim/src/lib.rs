@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
-use skyhop_experiment::Experiment;
+use skyhop_experiment::{Experiment, NetworkPlan};
 use skyhop_link::Link;
 use skyhop_record::{EventRow, FileError, Recorder, RunConclusion, Sink};
 use skyhop_signal::blind::Estimate;
@@ -30,7 +30,7 @@ use skyhop_units::Instant;
 
 pub use crate::session::{ExternalPolicy, Session};
 
-use crate::constellation::Constellation;
+use crate::constellation::{Backgrounds, Constellation};
 use crate::flow::Flow;
 use crate::network::Network;
 use crate::sampler::Sampler;
@@ -88,7 +88,12 @@ impl Engine for SimulatorOn {
 
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
         size::check(experiment)?;
-        simulation(experiment, self.threads).map(drop)
+        match &experiment.network {
+            // The loads of a background take long to compute, and cannot be wrong.
+            Some(plan) => over_network(experiment, plan, Backgrounds::default(), self.threads),
+            None => simulation(experiment, self.threads),
+        }
+        .map(drop)
     }
 
     fn run(
@@ -198,11 +203,23 @@ impl Simulation for Network {
 fn simulation(experiment: &Experiment, threads: usize) -> Result<Box<dyn Simulation>, Unsupported> {
     match &experiment.network {
         Some(plan) => {
-            check_flows(experiment)?;
-            Ok(Box::new(Constellation::new(experiment, plan, threads)?))
+            let backgrounds = Backgrounds::new(plan, threads);
+            let backgrounds =
+                backgrounds.map_err(|error| Unsupported::new("network", error.to_string()))?;
+            over_network(experiment, plan, backgrounds, threads)
         }
         None => Ok(Box::new(network(experiment, None)?)),
     }
+}
+
+fn over_network(
+    experiment: &Experiment,
+    plan: &NetworkPlan,
+    backgrounds: Backgrounds,
+    threads: usize,
+) -> Result<Box<dyn Simulation>, Unsupported> {
+    check_flows(experiment)?;
+    Ok(Box::new(Constellation::new(experiment, plan, backgrounds, threads)?))
 }
 
 fn network(

@@ -1,6 +1,6 @@
 """The compiled core: conversions between Python and the Rust crates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, final
 
@@ -120,6 +120,7 @@ class Constellation:
     """Constellation with the satellites that a scenario selects."""
 
     name: str
+    isl: bool
     epoch: str
     minimum_elevation_deg: float
     account: str | None
@@ -237,6 +238,15 @@ def write_all_pairs(
     file: str,
     progress: Progress,
 ) -> None: ...
+def site_routes(
+    scenario: Scenario,
+    sites: Sequence[FoundPlace],
+    begins: int,
+    destinations: Sequence[int | Sequence[int]],
+    lasers: bool,
+    failures: str,
+    progress: Progress,
+) -> tuple[bytes, bytes, list[int]]: ...
 
 class GuestOptions(TypedDict):
     """Kernel in virtual time in which a run takes place."""

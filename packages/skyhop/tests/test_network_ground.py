@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 import skyhop as sh
+from skyhop.report import write_report
 
 RATE = {"rate": "10 Mbit/s", "queue": "100 packets"}
 
@@ -140,3 +142,40 @@ def test_an_access_profile_limits_and_loses_as_measured(tmp_path: Path) -> None:
     rates = [flow["goodput_bps"] for flow in run.summary["flows"]]
     assert all(2e7 < rate < 4e8 for rate in rates)
     assert rates[0] != rates[1]
+
+
+def test_routes_over_time_are_those_of_the_path(tmp_path: Path) -> None:
+    orbits = {"constellation": "kuiper-630-hypatia", "compat": "hypatia"}
+    path = orbits | {"from": "Manila", "to": "Dalian", "relay": "isl", "step": "1 s"}
+    frames = sh.path(**path, duration="60 s", outage="none").frames
+    network = orbits | {"sites": ["Manila", "Dalian"], "interval": "1 s"}
+    flow = {"kind": "probe", "interval": "1 s", "between": ["Manila", "Dalian"]}
+    run = _sim({"network": network, "flow": [flow], "run": {"duration": "60 s"}}, tmp_path / "run")
+    there = run.routes.filter(pl.col("from") == "Manila, PH").sort("t_ns")
+    assert there["t_ns"][0] == 0
+    at = dict(zip(there["t_ns"].to_list(), there["satellites"].to_list(), strict=True))
+    held = ""
+    for frame in frames.rows(named=True):
+        held = at.get(frame["t_ns"], held)
+        assert held == "-".join(map(str, frame["nodes"][1:-1]))
+    back = run.routes.filter(pl.col("to") == "Manila, PH").sort("t_ns")
+    assert [row.split("-")[::-1] for row in back["satellites"]] == [
+        row.split("-") for row in there["satellites"]
+    ]
+
+
+def test_the_report_names_gateways_and_links_of_single_sites(tmp_path: Path) -> None:
+    network = {
+        "constellation": "starlink-shell1", "interval": "1 s", "sites": ["Munich", "Madrid"],
+        "gateways": ["Frankfurt"], "pops": ["Paris"], "user_links": {"per": "site"},
+        "traffic": {"kind": "internet", "cc": "cubic"},
+    }  # fmt: skip
+    run = _sim({"network": network, "run": {"duration": "2 s"}}, tmp_path / "run")
+    write_report([run.directory], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for link in (
+        "satellites \N{RIGHTWARDS ARROW} Munich, DE",
+        "Frankfurt am Main, DE \N{RIGHTWARDS ARROW} satellites",
+    ):
+        assert link in page
+    assert re.search("satellite [0-9]+ \N{RIGHTWARDS ARROW} gateways", page)

@@ -73,6 +73,27 @@ def test_loads_of_intervals_add_up_to_the_run(run: RunRecord) -> None:
     assert (whole.busiest_s <= run.duration_s).all()
 
 
+def test_a_background_counts_as_load(tmp_path: Path) -> None:
+    background = {"kind": "uniform", "rate": "1.2 Mbit/s", "burst": 0}
+    network = {**PACIFIC["network"], "background": background}
+    sh.sim({**PACIFIC, "network": network, "flow": PACIFIC["flow"][-1:]}, tmp_path / "run")
+    run = read_runs([tmp_path / "run"])[0]
+    loads = loads_of(run)
+    of_uplink = {
+        channel.site: float(loads.utilisation[row, 0])
+        for row, channel in enumerate(loads.channels)
+        if channel.kind == "uplink"
+    }
+    # Each site sends 100 kbit/s to each other one; Auckland and Tokyo have a probe as well.
+    assert of_uplink["Suva, FJ"] == of_uplink["Honolulu, US"] == pytest.approx(0.06, abs=1e-4)
+    assert 0.06 < of_uplink["Auckland, NZ"] < 0.08
+    silent = loads.carried_mbps[:, 0] == 0
+    assert silent.any()
+    assert (loads.utilisation[silent, 0] > 0).all()
+    parts = loads_of(run, np.linspace(0, run.duration_s, 5))
+    assert parts.utilisation.mean(axis=1) == pytest.approx(loads.utilisation[:, 0])
+
+
 def test_an_interval_before_the_traffic_is_empty(run: RunRecord) -> None:
     loads = loads_of(run, [0.0, 1e-6, run.duration_s])
     assert not loads.carried_mbps[:, 0].any()

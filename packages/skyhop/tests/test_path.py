@@ -215,7 +215,17 @@ def test_a_path_that_shells_interrupt_says_so(skyhop: Skyhop, tmp_path: Path) ->
     path = sh.path("75,0", "1,0", constellation=str(both), **times)
     (note,) = path.notes
     assert note.startswith("there is no path at 0 s, although both ends have satellites in view")
-    assert note.endswith("there are no inter-satellite links between the 2 shells")
+    assert note.endswith(
+        'no inter-satellite links between the 2 shells (isl_shells = "nearest" joins them)'
+    )
+    joined = sh.path("75,0", "1,0", constellation=str(both), isl_shells="nearest", **times)
+    assert joined.notes == []
+
+    def share(path: sh.Path) -> float:
+        return float((path.frames["nodes"].list.len() > 0).mean())  # type: ignore[arg-type]
+
+    assert share(path) < share(joined)
+    assert share(joined) > 0.9
     # Without the low shell the path is interrupted by a lack of satellites, which needs no word.
     assert sh.path("75,0", "1,0", constellation=str(polar), **times).notes == []
     given = ("--relay", "isl", "--constellation", "both.toml", "--duration", "5 min")
@@ -232,8 +242,11 @@ def test_pairs_that_shells_separate_are_told_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="there is no path between 1,0 and 75,0 at 0 s") as told:
         pairs = sh.all_pairs(["1,0", "2,2", "75,0"], file, **over)
     assert [str(one.message) for one in told] == pairs.notes
-    assert pairs.notes[0].endswith("there are no inter-satellite links between the 2 shells")
+    assert "there are no inter-satellite links between the 2 shells" in pairs.notes[0]
     assert "inter-satellite links" in pairs._repr_html_()
+    joined = sh.all_pairs(["1,0", "2,2", "75,0"], file, **over, isl_shells="nearest")
+    assert joined.notes == []
+    assert (joined.delays_ns > 0).all()
     # Without the low shell no pair has satellites in view at both ends but no path.
     (tmp_path / "both.toml").write_text(POLAR_SHELL, "utf-8")
     assert sh.all_pairs(["1,0", "75,0"], file, **over).notes == []

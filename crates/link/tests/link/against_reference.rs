@@ -127,6 +127,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             during_outage,
             burst: Bytes::ZERO,
             dama: None,
+            background: None,
         };
         LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed }
     })

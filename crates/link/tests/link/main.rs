@@ -1,6 +1,7 @@
 //! Single test binary of the crate: linking takes longer than running most of its tests.
 
 mod against_reference;
+mod background;
 mod behaviour;
 mod bursts;
 mod dama;

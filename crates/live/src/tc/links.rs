@@ -118,6 +118,7 @@ fn state(counted: &DisciplineStats, losses: Losses) -> PumpState {
         drops: losses.drops,
         marks: child.marks,
         underway_packets: queue.packets.saturating_sub(line.packets + losses.counted),
+        ..LinkStats::default()
     };
     stats.drops[LossReason::Queue] = queue.drops;
     PumpState {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use skyhop_units::{Duration, Instant};
 
-use super::{Origin, RouteChange, StepView, Worker};
+use super::{Ends, Origin, RouteChange, StepView, Worker};
 use crate::compat::CompatRules;
 use crate::handover::{
     self, HandoverPolicy, Link, OrbitForecast, Selection, View, VisibilityForecast,
@@ -14,23 +14,25 @@ use crate::repeated_search::{RepeatedSearch, VisitingOrder};
 use crate::request::{PathError, PathRequest};
 use crate::topology::Hops;
 
-/// Pairs from one site to all later ones, each with its own policy.
+/// Pairs with one end in common, each with its own policy, which chooses the satellites of both ends.
 pub(super) struct OriginByPolicy {
-    from: usize,
-    pairs: Vec<Pair>,
+    choices: Choices,
+    /// Routes of the last step, pair after pair; empty for a pair without a path.
+    routes: Vec<Vec<u32>>,
     /// Indices of pairs in the order in which their routes are searched.
     by_satellite: Vec<usize>,
-    /// Order of the search from each satellite that some pair's `from` uses.
+    /// Order of the search from each satellite that the shared end uses in some pair.
     orders: BTreeMap<u32, VisitingOrder>,
     delays: Vec<Duration>,
     changes: Vec<RouteChange>,
 }
 
-struct Pair {
-    policy: Box<dyn HandoverPolicy>,
-    selection: Selection,
-    /// Route of the last step; empty without a path.
-    route: Vec<u32>,
+/// Policies of pairs with one end in common, and what they have chosen.
+pub(super) struct Choices {
+    pub(super) ends: Ends,
+    policies: Vec<Box<dyn HandoverPolicy>>,
+    /// Selection of each pair at the last step.
+    pub(super) selections: Vec<Selection>,
 }
 
 /// Forecasts of one step, each computed once for all pairs of a site.
@@ -43,16 +45,21 @@ pub(super) struct Forecasts {
 
 /// View of the forecasts for one pair.
 struct PairForecast<'a> {
-    orbits: OrbitForecast<'a>,
-    sites: [usize; 2],
+    view: &'a StepView<'a>,
+    ends: [usize; 2],
     forecasts: &'a Forecasts,
 }
 
 impl VisibilityForecast for PairForecast<'_> {
+    /// The sites of a group hand satellites on to each other, so that a group is never the end that loses one first.
     fn time_in_view(&self, end: usize, satellite: u32) -> Duration {
-        let site = self.sites[end];
+        let (view, end) = (self.view, self.ends[end]);
+        if view.is_group(end) {
+            return Duration::MAX;
+        }
+        let orbits = OrbitForecast { ephemeris: view.ephemeris, sky: view.sky, now: view.utc };
         let mut known = self.forecasts.known.borrow_mut();
-        *known.entry((site, satellite)).or_insert_with(|| self.orbits.time_in_view(site, satellite))
+        *known.entry((end, satellite)).or_insert_with(|| orbits.time_in_view(end, satellite))
     }
 }
 
@@ -66,43 +73,50 @@ impl Forecasts {
     }
 }
 
-impl OriginByPolicy {
+impl Choices {
     /// # Errors
     /// No policy has the request's name.
-    pub(super) fn new(from: usize, sites: usize, request: &PathRequest) -> Result<Self, PathError> {
+    pub(super) fn new(ends: Ends, request: &PathRequest) -> Result<Self, PathError> {
         let entry = handover::policy(&request.handover)?;
-        let pair = |_| Pair {
-            policy: (entry.make)(request.options.grid),
-            selection: [None; 2],
-            route: Vec::new(),
-        };
-        let pairs: Vec<Pair> = (from + 1..sites).map(pair).collect();
-        Ok(Self {
-            from,
-            by_satellite: (0..pairs.len()).collect(),
-            orders: BTreeMap::new(),
-            delays: vec![Duration::ZERO; pairs.len()],
-            changes: Vec::new(),
-            pairs,
-        })
+        let count = ends.others.len();
+        let policies = (0..count).map(|_| (entry.make)(request.options.grid)).collect();
+        Ok(Self { ends, policies, selections: vec![[None; 2]; count] })
     }
 
-    fn choose_satellites(&mut self, view: &StepView<'_>, forecasts: &Forecasts) {
-        for (to, pair) in (self.from + 1..).zip(&mut self.pairs) {
-            let orbits = OrbitForecast { ephemeris: view.ephemeris, sky: view.sky, now: view.utc };
-            pair.selection = pair.policy.choose(&View {
+    /// Choose the satellites of a step.
+    pub(super) fn update(&mut self, view: &StepView<'_>, forecasts: &mut Forecasts) {
+        forecasts.begin(view.at);
+        let choices = self.policies.iter_mut().zip(&mut self.selections);
+        for (ends, (policy, selection)) in self.ends.pairs().zip(choices) {
+            *selection = policy.choose(&View {
                 now: view.at,
                 utc: view.utc,
-                in_view: [&view.in_view[self.from], &view.in_view[to]],
+                in_view: ends.map(|end| &*view.in_view[end]),
                 keeps_lost_satellite: view.request.compat.keeps_lost_satellite(),
                 components: view.topology.components(),
                 graph: view.topology.graph(),
-                visibility: &PairForecast { orbits, sites: [self.from, to], forecasts },
+                visibility: &PairForecast { view, ends, forecasts },
             });
         }
     }
+}
 
-    /// Find the routes of the pairs whose `from` uses `satellite`.
+impl OriginByPolicy {
+    /// # Errors
+    /// No policy has the request's name.
+    pub(super) fn new(ends: Ends, request: &PathRequest) -> Result<Self, PathError> {
+        let count = ends.others.len();
+        Ok(Self {
+            choices: Choices::new(ends, request)?,
+            routes: vec![Vec::new(); count],
+            by_satellite: (0..count).collect(),
+            orders: BTreeMap::new(),
+            delays: vec![Duration::ZERO; count],
+            changes: Vec::new(),
+        })
+    }
+
+    /// Find the routes of the pairs in which the shared end uses `satellite`.
     fn search(&mut self, view: &StepView<'_>, satellite: u32, search: &mut RepeatedSearch) {
         let order = self.orders.entry(satellite).or_default();
         let start = Link { satellite, delay_s: 0.0, sin_elevation: 1.0 };
@@ -112,31 +126,37 @@ impl OriginByPolicy {
 
 impl Origin for OriginByPolicy {
     fn step(&mut self, view: &StepView<'_>, worker: &mut Worker) {
-        worker.forecasts.begin(view.at);
-        self.choose_satellites(view, &worker.forecasts);
-        let (pairs, graph) = (&self.pairs, view.topology.graph());
-        let satellite = |index: &usize| pairs[*index].selection[0].map(|link| link.satellite);
+        self.choices.update(view, &mut worker.forecasts);
+        let graph = view.topology.graph();
+        let (ends, selections) = (self.choices.ends.clone(), self.choices.selections.clone());
+        let shared = ends.place_of_shared();
+        let satellite = |index: &usize| selections[*index][shared].map(|link| link.satellite);
         self.by_satellite.sort_by_key(satellite);
         let used: Vec<u32> = self.by_satellite.iter().filter_map(satellite).collect();
         self.orders.retain(|known, _| used.binary_search(known).is_ok());
+        let pairs: Vec<[usize; 2]> = ends.pairs().collect();
         let mut searched = None;
         for place in 0..self.by_satellite.len() {
             let index = self.by_satellite[place];
             worker.route.clear();
             let mut delay = Duration::ZERO;
-            if let [Some(from), Some(to)] = self.pairs[index].selection {
-                if searched.replace(from.satellite) != Some(from.satellite) {
-                    self.search(view, from.satellite, &mut worker.search);
+            if let [Some(from), Some(to)] = selections[index] {
+                let links = [from, to];
+                let (first, last) = (links[shared].satellite, links[1 - shared].satellite);
+                if searched.replace(first) != Some(first) {
+                    self.search(view, first, &mut worker.search);
                 }
-                if worker.search.distance(to.satellite) < f64::INFINITY {
-                    worker.route.extend(worker.search.route_back(graph, to.satellite));
-                    worker.route.reverse();
-                    let ends = [(self.from, from), (self.from + 1 + index, to)];
-                    delay = delay_of(view, ends, &worker.route);
+                if worker.search.distance(last) < f64::INFINITY {
+                    worker.route.extend(worker.search.route_back(graph, last));
+                    if ends.outward {
+                        worker.route.reverse();
+                    }
+                    let [begin, end] = pairs[index];
+                    delay = delay_of(view, [(begin, from), (end, to)], &worker.route);
                 }
             }
             self.delays[index] = delay;
-            let previous = &mut self.pairs[index].route;
+            let previous = &mut self.routes[index];
             if worker.route != *previous {
                 previous.clone_from(&worker.route);
                 let nodes = worker.route.clone();
@@ -151,15 +171,16 @@ impl Origin for OriginByPolicy {
     }
 }
 
-/// Delay of a route between two sites over their links: the sum of its hops, each rounded to a nanosecond as in a path.
-fn delay_of(view: &StepView<'_>, ends: [(usize, Link); 2], route: &[u32]) -> Duration {
-    let compat = view.request.compat;
-    let end_delay = |(site, link): (usize, Link)| {
-        if compat.freezes_end_hops() {
-            return Duration::from_secs_f64(link.delay_s);
-        }
-        let position = view.positions[link.satellite as usize];
-        Duration::from_secs_f64(compat.ground_delay_s(position, &view.sky.sites()[site]))
+/// Delay of a route between two ends over their links: the sum of its hops, each rounded to a nanosecond as in a path.
+pub(super) fn delay_of(view: &StepView<'_>, ends: [(usize, Link); 2], route: &[u32]) -> Duration {
+    let freezes = view.request.compat.freezes_end_hops();
+    let end_delay = |(end, link): (usize, Link)| {
+        let frozen = freezes || view.is_group(end);
+        let now_s = || {
+            let position = view.positions[link.satellite as usize];
+            view.request.compat.ground_delay_s(position, &view.sky.sites()[end])
+        };
+        Duration::from_secs_f64(if frozen { link.delay_s } else { now_s() })
     };
     let mut hops = Hops::default();
     view.topology.hops(route, view.positions, &mut hops);

@@ -55,7 +55,7 @@ impl Access {
             satellites,
             compat: request.compat,
             best: Vec::new(),
-            lasers: request.options.isl_backhaul.then(|| PlusGrid::new(request)),
+            lasers: request.options.isl_backhaul.then(|| PlusGrid::new(request, ephemeris)),
             links: Vec::new(),
             graph: Graph::default(),
             components: Vec::new(),

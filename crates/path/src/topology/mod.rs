@@ -4,6 +4,7 @@ mod access;
 mod bent_pipe;
 mod one_satellite;
 mod plus_grid;
+mod shells;
 
 use crate::compat::CompatRules;
 use skyhop_model::{Compat, Relay};
@@ -14,6 +15,7 @@ pub use access::Access;
 pub use bent_pipe::BentPipe;
 pub use one_satellite::OneSatellite;
 pub use plus_grid::{PlusGrid, grid_links};
+pub use shells::count_shells;
 
 use crate::handover::Link;
 use crate::route::Graph;
@@ -64,7 +66,7 @@ pub struct Hops {
 /// Create the topology of a request's relay.
 pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topology> {
     match request.relay {
-        Some(Relay::Isl) => Box::new(PlusGrid::new(request)),
+        Some(Relay::Isl) => Box::new(PlusGrid::new(request, ephemeris)),
         Some(Relay::BentPipe) => Box::new(BentPipe::new(request, ephemeris)),
         Some(Relay::Access | Relay::Starlink) => Box::new(Access::new(request, ephemeris)),
         Some(Relay::Geo) | None => Box::new(OneSatellite::new(request)),

@@ -1,20 +1,21 @@
 //! +Grid topology: each satellite has links to its neighbours in its plane and in the adjacent planes.
 
 use crate::compat::CompatRules;
-use skyhop_model::Compat;
-use skyhop_orbit::{ElementSet, Formation, Shell, Vec3};
+use skyhop_model::{Compat, ShellLinks};
+use skyhop_orbit::{Constellation, Ephemeris, Formation, Shell, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use super::Topology;
+use super::shells::BetweenShells;
 use crate::PathRequest;
 use crate::failures::{FailedParts, Failures};
 use crate::route::Graph;
 
 /// Radius of the equator, m (WGS84): the Earth's largest radius, so that links pass above the
 /// ground everywhere.
-const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
+pub(super) const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 
-/// Topology of inter-satellite links in a +Grid within each shell.
+/// Topology of inter-satellite links in a +Grid within each shell, and between shells if the request has them.
 pub struct PlusGrid {
     graph: Graph,
     components: Vec<u32>,
@@ -24,6 +25,8 @@ pub struct PlusGrid {
     shells: Vec<(u32, u32)>,
     /// Satellites from element sets (TLE, OMM), if the constellation has any.
     recovered: Option<RecoveredShells>,
+    /// Links between shells, if the request has them.
+    between: Option<BetweenShells>,
     failures: Failures,
     failed: FailedParts,
 }
@@ -34,18 +37,20 @@ const FORMATION_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Satellites from element sets, whose planes and slots are recovered from their orbits.
 struct RecoveredShells {
-    sets: Vec<ElementSet>,
+    constellation: Constellation,
     /// Id of the first satellite that comes from an element set.
     first: u32,
     start: UtcInstant,
     seam: bool,
     /// Time of the last recovery.
     at: Option<Instant>,
+    /// Links of the last recovery.
+    links: Vec<(u32, u32)>,
 }
 
 impl RecoveredShells {
-    /// Recover the formation and return its links, if [`FORMATION_LIFETIME`] is over.
-    fn links(&mut self, now: Instant) -> Option<impl Iterator<Item = (u32, u32)> + use<>> {
+    /// Recover the formation and its links if [`FORMATION_LIFETIME`] is over, and return the formation.
+    fn update(&mut self, now: Instant) -> Option<Formation> {
         let fresh = |at: Instant| {
             at <= now && now.saturating_since(at).as_nanos() < FORMATION_LIFETIME.as_nanos()
         };
@@ -53,15 +58,17 @@ impl RecoveredShells {
             return None;
         }
         self.at = Some(now);
-        let formation = Formation::recover(&self.sets, self.start.after(now - Instant::START));
-        let first = self.first;
-        Some(formation.grid_links(self.seam).into_iter().map(move |(a, b)| (first + a, first + b)))
+        let sets = &self.constellation.element_sets;
+        let formation = Formation::recover(sets, self.start.after(now - Instant::START));
+        let links = formation.grid_links(self.seam).into_iter();
+        self.links = links.map(|(a, b)| (self.first + a, self.first + b)).collect();
+        Some(formation)
     }
 }
 
 /// Limit of the reach of links between satellites.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Reach {
+pub(super) enum Reach {
     /// Links of any length.
     Unlimited,
     /// Links of at most this length, in metres.
@@ -72,7 +79,7 @@ enum Reach {
 
 impl PlusGrid {
     /// Create the grid of a constellation's shells and element sets.
-    pub fn new(request: &PathRequest) -> Self {
+    pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
         let (constellation, compat) = (&request.constellation, request.compat);
         let seam = request.options.isl_seam;
         let mut shells = Vec::new();
@@ -82,12 +89,24 @@ impl PlusGrid {
             first += shell.satellites();
         }
         first += constellation.geostationary.len() as u32;
-        let sets = constellation.element_sets.clone();
-        let recovered = RecoveredShells { sets, first, start: request.start, seam, at: None };
+        let has_sets = !constellation.element_sets.is_empty();
+        let recovered = || RecoveredShells {
+            constellation: constellation.clone(),
+            first,
+            start: request.start,
+            seam,
+            at: None,
+            links: Vec::new(),
+        };
         let reach = match (compat, constellation.longest_isl) {
             (Compat::Leoem, _) => Reach::Unlimited,
             (Compat::Hypatia, Some(longest)) => Reach::Length(longest.metres()),
             _ => Reach::Above(EQUATORIAL_RADIUS_M + request.options.isl_clearance.metres()),
+        };
+        let start = request.start;
+        let between = match request.options.isl_shells {
+            ShellLinks::Apart => None,
+            ShellLinks::Nearest => Some(BetweenShells::new(constellation, ephemeris, start, reach)),
         };
         let mut grid = Self {
             graph: Graph::default(),
@@ -95,19 +114,33 @@ impl PlusGrid {
             reach,
             light_m_per_s: compat.earth().light_m_per_s(),
             shells,
-            recovered: Some(recovered).filter(|recovered| !recovered.sets.is_empty()),
+            recovered: has_sets.then(recovered),
+            between,
             failures: request.options.failures.clone(),
             failed: FailedParts::default(),
         };
-        grid.rebuild(constellation.satellites() as usize, []);
+        grid.rebuild(constellation.satellites() as usize);
         grid
     }
 
-    /// Rebuild the graph with the links of the shells and the `recovered` links of satellites from
-    /// element sets.
-    fn rebuild(&mut self, satellites: usize, recovered: impl IntoIterator<Item = (u32, u32)>) {
-        let links = self.shells.iter().copied().chain(recovered);
-        let weighted: Vec<_> = links.map(|(a, b)| (a, b, 0.0)).collect();
+    /// Find the links of `now` again where they may have changed; return whether any may have.
+    fn find_links(&mut self, now: Instant) -> bool {
+        let formation = self.recovered.as_mut().and_then(|recovered| recovered.update(now));
+        if let (Some(between), Some(recovered), Some(formation)) =
+            (&mut self.between, &self.recovered, &formation)
+        {
+            between.set_shells(&recovered.constellation, formation);
+        }
+        let between = self.between.as_mut().is_some_and(|between| between.update(now));
+        formation.is_some() || between
+    }
+
+    /// Rebuild the graph with all links: of the shells, of satellites from element sets, and between shells.
+    fn rebuild(&mut self, satellites: usize) {
+        let recovered = self.recovered.iter().flat_map(|recovered| &recovered.links);
+        let between = self.between.iter().flat_map(BetweenShells::links);
+        let links = self.shells.iter().chain(recovered).chain(between);
+        let weighted: Vec<_> = links.map(|(a, b)| (*a, *b, 0.0)).collect();
         self.graph.rebuild(satellites, &weighted);
         self.graph.components(&mut self.components);
     }
@@ -115,7 +148,7 @@ impl PlusGrid {
 
 impl Reach {
     /// Whether a link between two satellites at the distance `distance_m` is possible.
-    fn includes(self, a: Vec3, b: Vec3, distance_m: f64) -> bool {
+    pub(super) fn includes(self, a: Vec3, b: Vec3, distance_m: f64) -> bool {
         match self {
             Self::Unlimited => true,
             Self::Length(longest_m) => distance_m <= longest_m,
@@ -131,8 +164,8 @@ impl Reach {
 
 impl Topology for PlusGrid {
     fn update(&mut self, now: Instant, positions: &[Vec3]) {
-        if let Some(links) = self.recovered.as_mut().and_then(|recovered| recovered.links(now)) {
-            self.rebuild(positions.len(), links);
+        if self.find_links(now) {
+            self.rebuild(positions.len());
         }
         self.failed.update(&self.failures, now);
         let (reach, light_m_per_s, failed) = (self.reach, self.light_m_per_s, &self.failed);

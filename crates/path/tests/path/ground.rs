@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use skyhop_model::{Compat, Relay};
 use skyhop_path::fibre::fibre_delay_s;
-use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps, Role};
+use skyhop_path::network::{Demand, Leg, Links, NetworkRequest, NetworkStep, NetworkSteps, Role};
 use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
-use skyhop_units::Duration;
+use skyhop_units::{Duration, Instant, Rate};
 
 use crate::network::{STEP, followed, request, small};
 
@@ -192,4 +192,36 @@ fn an_unknown_policy_is_an_error() {
     let request = network(&[(48.0, 11.0), (40.0, -74.0)], vec![terminal("sometimes")]);
     let error = request.validate().unwrap_err().to_string();
     assert!(error.contains("sometimes") && error.contains("sticky"), "{error}");
+}
+
+#[test]
+fn demands_of_a_point_of_presence_load_the_links_of_a_gateway() {
+    let places = [(48.0, 11.0), (50.0, 8.0), (52.0, 5.0)];
+    let roles = vec![Role::default(), Role::Gateway, Role::PointOfPresence];
+    let request = NetworkRequest { duration: STEP, ..network(&places, roles) };
+    let mbps = |mbps: u64| Rate::from_bits_per_second(mbps * 1_000_000);
+    let demand = |from: u32, to: u32, rate: Rate| {
+        let (begins, ends) = (Instant::START, Instant::NEVER);
+        Demand { from, to, rate, begins, ends }
+    };
+    let last = |satellite: u32, site: u32| match request.role(site) {
+        Role::Terminal { .. } => Leg::OwnDown(site),
+        _ => Leg::GatewayDown(satellite),
+    };
+    let links = Links { room: &|_| mbps(1_000), last: &last };
+    let demands = [demand(2, 0, mbps(7)), demand(0, 2, mbps(3))];
+    let loads = request.loads(&demands, links, 1).unwrap();
+    let load = |leg: Leg| loads.legs.get(&leg).map(|pieces| pieces[0].1);
+    assert_eq!(load(Leg::Up(1)), Some(mbps(7)));
+    assert_eq!(load(Leg::OwnDown(0)), Some(mbps(7)));
+    assert_eq!(load(Leg::Up(0)), Some(mbps(3)));
+    assert_eq!(load(Leg::Up(2)), None);
+    let gateway: Vec<Rate> = loads
+        .legs
+        .iter()
+        .filter(|(leg, _)| matches!(leg, Leg::GatewayDown(_)))
+        .map(|(_, pieces)| pieces[0].1)
+        .collect();
+    assert_eq!(gateway, [mbps(3)]);
+    assert_eq!((loads.demanded_bits, loads.carried_bits), (1e6, 1e6));
 }

@@ -40,7 +40,7 @@ fn check(request: &NetworkRequest, step: &NetworkStep) {
             (SATELLITES, request.sites.len())
         );
         for (satellite, next) in (0..).zip(routes.all_next()) {
-            match *next {
+            match next {
                 None => {}
                 Some(last) if last == satellite => assert!(sees(*destination as usize, last)),
                 Some(next) => {

@@ -11,7 +11,7 @@ use skyhop_files::Staging;
 use skyhop_model::AppTable;
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{
-    AppRow, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunHeader, RunWriter,
+    AppRow, FileError, FlowSample, Piece, ProbeRow, RouteRow, RunDirectory, RunHeader, RunWriter,
     SCHEMA_VERSION, Sink, Summary, SummaryOnly,
 };
 use skyhop_units::Duration;
@@ -21,12 +21,14 @@ fn trace() -> PathTrace {
     PathTrace::fixed(ends, Duration::from_millis(20), Duration::from_secs(2))
 }
 
-const RUN_FILES: [&str; 7] = [
+/// Files of a run over a network, which has all that a run over a path has.
+const RUN_FILES: [&str; 8] = [
     "events.parquet",
     "flows.parquet",
     "link.parquet",
     "path.parquet",
     "probes.parquet",
+    "routes.parquet",
     "run.json",
     "summary.json",
 ];
@@ -48,11 +50,17 @@ fn probe(probe: i32, seq: i64) -> ProbeRow {
     ProbeRow { probe, seq, t_ns: seq, ..ProbeRow::default() }
 }
 
+fn route(satellites: &[u32], t_ns: i64) -> RouteRow {
+    let delay_ns = (!satellites.is_empty()).then_some(30);
+    RouteRow { t_ns, from: 1, to: 0, way: 2, satellites: satellites.to_vec(), delay_ns }
+}
+
 fn begin(writer: &mut RunWriter) {
     let begin = RunHeader {
         schema: SCHEMA_VERSION,
         engine: "test".to_owned(),
         links: vec!["path".to_owned()],
+        sites: ["London", "Tokyo"].map(str::to_owned).into(),
     };
     writer.write(Piece::Begin(begin)).unwrap();
 }
@@ -75,6 +83,7 @@ fn write(directory: &RunDirectory, run: &str) -> Result<(), FileError> {
     begin(&mut writer);
     writer.write(Piece::Flows(vec![flow(5)]))?;
     writer.write(Piece::Probes(vec![probe(0, 3)]))?;
+    writer.write(Piece::Routes(vec![route(&[4, 11], 7), route(&[], 8)]))?;
     end(&mut writer, run)
 }
 
@@ -89,6 +98,37 @@ fn column(file: &Path, name: &str) -> Vec<i64> {
         values.extend(array.values().iter());
     }
     values
+}
+
+#[test]
+fn routes_have_the_names_of_their_sites() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&RunDirectory::reserve(directory.path(), false).unwrap(), "run").unwrap();
+    let file = directory.path().join("routes.parquet");
+    assert_eq!(column(&file, "t_ns"), [7, 8]);
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file).unwrap()).unwrap();
+    let batch = reader.build().unwrap().next().unwrap().unwrap();
+    let texts = |name: &str| {
+        let array = batch.column_by_name(name).unwrap();
+        let array: &arrow_array::StringArray = array.as_any().downcast_ref().unwrap();
+        array.iter().map(|text| text.unwrap().to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(texts("from"), ["Tokyo", "Tokyo"]);
+    assert_eq!(texts("to"), ["London", "London"]);
+    assert_eq!(texts("satellites"), ["4-11", ""]);
+    assert_eq!(batch.column_by_name("delay_ns").unwrap().null_count(), 1);
+}
+
+#[test]
+fn a_run_over_a_path_has_no_table_of_routes() {
+    let directory = tempfile::tempdir().unwrap();
+    let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
+    let mut writer = reserved.writer(&trace(), None).unwrap();
+    writer.write(Piece::Begin(RunHeader::default())).unwrap();
+    end(&mut writer, "run").unwrap();
+    drop(writer);
+    let files = RUN_FILES.into_iter().filter(|name| *name != "routes.parquet");
+    assert!(names(directory.path()).into_iter().eq(files));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 
 use skyhop_model::{Direction, LossReason, PhaseKind};
 use skyhop_record::{
-    EventRow, FlowSample, LinkSample, Piece, PieceReader, ProbeRow, RunData, RunHeader,
+    EventRow, FlowSample, LinkSample, Piece, PieceReader, ProbeRow, RouteRow, RunData, RunHeader,
     SCHEMA_VERSION, Sink, StreamSink, Summary,
 };
 use skyhop_units::Instant;
@@ -17,7 +17,12 @@ fn pieces() -> Vec<Piece> {
     let mut lost = LinkSample { link: 1, direction: Direction::Back, ..LinkSample::default() };
     lost.drops[LossReason::Outage] = 3;
     vec![
-        Piece::Begin(RunHeader { schema: SCHEMA_VERSION, engine: "test".to_owned(), links }),
+        Piece::Begin(RunHeader {
+            schema: SCHEMA_VERSION,
+            engine: "test".to_owned(),
+            links,
+            sites: vec!["London".to_owned()],
+        }),
         Piece::Flows(vec![FlowSample { srtt_us: Some(31), ..FlowSample::default() }]),
         Piece::Link(vec![lost]),
         Piece::Events(vec![
@@ -25,6 +30,7 @@ fn pieces() -> Vec<Piece> {
             EventRow::phase(PhaseKind::ProbeRtt, (at(6), at(9)), None),
         ]),
         Piece::Probes(vec![ProbeRow { seq: 8, rtt_ns: None, ..ProbeRow::default() }]),
+        Piece::Routes(vec![RouteRow { satellites: vec![3, 9], ..RouteRow::default() }]),
         Piece::Run(serde_json::json!({ "engine": "test" })),
         Piece::Summary(Box::new(Summary { wall_s: 0.1 + 0.2, ..Summary::default() })),
     ]

@@ -17,7 +17,9 @@ use crate::named::NamedScenario;
 use crate::plan::grid::Grid;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule, rate_of};
-use crate::types::{GridKeys, HopKeys, NetworkSection, SiteKeys, Sites, TrafficKind};
+use crate::types::{
+    BackgroundKind, GridKeys, HopKeys, NetworkSection, SiteKeys, Sites, TrafficKind,
+};
 use crate::{ScenarioError, catalogue};
 
 /// Number of the most populous cities that make the population of cells.
@@ -101,7 +103,9 @@ impl NamedScenario {
         places: FindPlace<'_>,
     ) -> Result<Ground, ScenarioError> {
         let kind = network.traffic.as_ref().map(|traffic| &traffic.kind);
-        let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)));
+        let background = network.background.as_ref().map(|background| &background.kind);
+        let needs_population = matches!(kind, Some(TrafficKind::Gravity(_)))
+            || matches!(background, Some(BackgroundKind::Gravity(_)));
         let mut sites = self.sites("network.sites", &network.sites, (places, needs_population))?;
         let least = if network.gateways.is_some() { 1 } else { 2 };
         self.check_number_of_sites("network.sites", sites.len(), least)?;
@@ -288,6 +292,17 @@ fn own_schedule(trace: &PathTrace, keys: &dyn HopKeys, direction: Direction) -> 
 impl Site {
     fn new(place: Place, given: String, population: Option<u64>) -> Self {
         Self { place, given, population, own: [None, None] }
+    }
+
+    /// Inhabitants. The error says that they are not known, and what to do.
+    pub(crate) fn known_population(&self) -> Result<u64, String> {
+        self.population.ok_or_else(|| {
+            format!(
+                "\"{}\" has no known population, and traffic of kind \"gravity\" needs it; write {{ name = \"X\", \
+                 lat = …, lon = …, population = … }}, or take a file with a column population",
+                self.place.name
+            )
+        })
     }
 
     fn from_row(row: catalogue::SiteRow) -> Self {

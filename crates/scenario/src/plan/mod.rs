@@ -4,6 +4,7 @@
 mod announce;
 mod app_files;
 mod assemble;
+mod background;
 mod cc_files;
 mod change;
 mod failures;

@@ -20,6 +20,7 @@ use crate::named::NamedScenario;
 use crate::plan::failures::Fallible;
 use crate::plan::ground::{Ground, Site, SitesByName};
 use crate::plan::links::queue_limit;
+use crate::plan::notes::shells_apart;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
@@ -44,7 +45,10 @@ impl NamedScenario {
         self.check_flow_rows(&flows)?;
         let of_path = self.request_of_network(network, &ground.sites)?;
         let (of_path, routing) = self.with_failures(network, of_path, &ground)?;
+        let background = network.background.as_ref();
+        let background = background.map(|keys| self.background_plan(keys, &ground)).transpose()?;
         let plan = self.network_plan(network, (of_path, routing), ground, &flows)?;
+        let plan = NetworkPlan { background, ..plan };
         self.check_failing_lasers(&plan)?;
         Ok(Experiment {
             scenario: self.resolved_network(&plan.request),
@@ -126,6 +130,7 @@ impl NamedScenario {
             isl_seam: network.isl_seam,
             isl_clearance: network.isl_clearance,
             fibre_stretch: network.fibre_stretch,
+            isl_shells: network.isl_shells,
             ..ConstellationPath::default()
         };
         let kind = PathKind::Constellation(Box::new(keys));
@@ -250,6 +255,9 @@ impl NamedScenario {
             self.make_paths_absolute(traffic, &["file"]);
             self.make_files_of_flow_absolute(traffic);
         }
+        if let Some(background) = network.get_mut("background") {
+            self.make_paths_absolute(background, &["file"]);
+        }
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));
         value
@@ -266,13 +274,7 @@ fn notes(plan: &NetworkPlan) -> Vec<String> {
             constellation.name
         ));
     }
-    if plan.request.has_lasers && constellation.shells.len() > 1 {
-        notes.push(format!(
-            "no laser joins the {} shells of {}: a route uses the satellites of one shell",
-            constellation.shells.len(),
-            constellation.name
-        ));
-    }
+    notes.extend(shells_apart(&plan.request));
     notes.extend(failing_satellites(plan));
     notes
 }

@@ -4,6 +4,8 @@ use skyhop_experiment::LinkPlan;
 use skyhop_link::Loss;
 use skyhop_model::{Direction, PATH_LINK, Relay};
 use skyhop_orbit::Constellation;
+use skyhop_path::network::NetworkRequest;
+use skyhop_path::topology::count_shells;
 use skyhop_path::{Frame, PathTrace};
 use skyhop_units::{Duration, Instant};
 
@@ -66,6 +68,19 @@ impl NamedScenario {
         notes.extend(foreign_sites_note(path, &constellation));
         Ok(notes)
     }
+}
+
+/// Return a note if no lasers join the shells of a network.
+pub(crate) fn shells_apart(request: &NetworkRequest) -> Option<String> {
+    let shells = count_shells(&request.constellation, request.start);
+    let is_apart = request.has_lasers && request.options.isl_shells.is_apart();
+    (shells > 1 && is_apart).then(|| {
+        format!(
+            "no laser joins the {shells} shells of {}: a route uses the satellites of one shell; \
+             network.isl_shells = \"nearest\" joins them",
+            request.constellation.name
+        )
+    })
 }
 
 /// Return a note for each key of a link that replaces what was measured on its path.

@@ -79,6 +79,7 @@ impl NamedScenario {
                 isl_seam: path.isl_seam,
                 isl_clearance: path.isl_clearance,
                 isl_backhaul: path.isl_backhaul,
+                isl_shells: path.isl_shells,
                 geo_avoidance_deg: path.geo_avoidance.map(|angle| angle.degrees()),
                 pops: self.places("path.pops", &path.pops, relay.is_access())?,
                 fibre_stretch: path.fibre_stretch,

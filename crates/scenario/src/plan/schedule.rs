@@ -33,6 +33,7 @@ pub(crate) fn link_schedule(
         during_outage: settings.during_outage,
         burst: settings.given.values().burst.unwrap_or(Bytes::ZERO),
         dama: settings.given.values().dama,
+        background: None,
     }
 }
 

@@ -9,14 +9,15 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use skyhop_link::{Loss, QueueDiscipline};
-use skyhop_model::Compat;
+use skyhop_model::{Compat, ShellLinks};
 use skyhop_units::{Angle, Duration, Length, QueueLimit, Rate, UtcInstant};
 
 use super::flow::{allow_cc_parameters, cc_parameters};
 use crate::by_kind;
 use crate::keys::{Kinds, read_parts};
 use crate::types::{
-    ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, Routing, TcpFlowKeys, routing,
+    BackgroundSection, ConstellationPath, Flow, FlowKeys, FlowKind, LinkKeys, Routing, TcpFlowKeys,
+    routing,
 };
 
 /// `[network]`: a constellation with many sites as one network. Packets go hop by hop over its satellites, and flows
@@ -86,6 +87,9 @@ pub struct NetworkSection {
     /// Minimum height above the ground of lasers; lower ones are not used.
     #[serde(default = "default_clearance")]
     pub isl_clearance: Length,
+    /// Lasers between shells, in the forms of `path.isl_shells`.
+    #[serde(default, skip_serializing_if = "ShellLinks::is_apart")]
+    pub isl_shells: ShellLinks,
     /// Lasers between satellites: each has a queue for each direction.
     #[serde(default)]
     pub lasers: LaserKeys,
@@ -99,6 +103,10 @@ pub struct NetworkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TrafficSection")]
     pub traffic: Option<TrafficSection>,
+    /// Traffic between the sites without packets, which takes a part of the links' rates. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BackgroundSection")]
+    pub background: Option<BackgroundSection>,
 }
 
 fn default_constellation() -> String {

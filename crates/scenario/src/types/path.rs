@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use skyhop_model::{Compat, DuringOutage, End, Relay};
+use skyhop_model::{Compat, DuringOutage, End, Relay, ShellLinks};
 use skyhop_path::{PathTrace, default_intermediate_outage};
 use skyhop_units::{Angle, Duration, Length, Ratio, UtcInstant};
 
@@ -172,6 +172,10 @@ pub struct ConstellationPath {
     /// Whether packets of an access path may go over inter-satellite links to a satellite with a gateway in view, for the
     /// relays "access" and "starlink". Without it, there is a path only where a satellite sees the terminal and a gateway.
     pub isl_backhaul: bool,
+    /// Inter-satellite links between shells: "apart" (none) or "nearest" (from each satellite to the one of the next higher
+    /// shell that is nearest now and five minutes later, for as long as it is within 2500 km).
+    #[serde(skip_serializing_if = "ShellLinks::is_apart")]
+    pub isl_shells: ShellLinks,
     /// Points of presence, for relay = "access": a list's name or a CSV file, in the form of `gateways`.
     pub pops: String,
     /// Length of terrestrial fibre divided by the great-circle distance, for relay = "access".
@@ -206,6 +210,7 @@ impl Default for ConstellationPath {
             isl_seam: true,
             isl_clearance: Length::from_kilometres(80.0),
             isl_backhaul: false,
+            isl_shells: ShellLinks::default(),
             pops: "starlink-pops".to_owned(),
             fibre_stretch: 1.4,
             grid_period: STARLINK_PERIOD,

@@ -6,6 +6,7 @@ mod dish;
 mod forecast;
 mod links;
 mod network;
+mod network_background;
 mod network_failures;
 mod network_ground;
 mod network_routing;

@@ -427,17 +427,20 @@ fn too_many_flows_are_refused_before_they_are_planned() {
 
 #[test]
 fn a_network_says_what_its_constellation_lacks() {
-    let notes = |name: &str| {
-        let text =
-            format!("[network]\nconstellation = \"{name}\"\n{SITES}\ninterval = \"never\"\n");
+    let notes = |name: &str, keys: &str| {
+        let text = format!(
+            "[network]\nconstellation = \"{name}\"\n{SITES}\ninterval = \"never\"\n{keys}\n"
+        );
         planned(&text, "x.toml").unwrap().notes
     };
-    assert_eq!(notes("kuiper-630-hypatia"), Vec::<String>::new());
-    let of_shells = notes("kuiper");
+    assert_eq!(notes("kuiper-630-hypatia", ""), Vec::<String>::new());
+    let of_shells = notes("kuiper", "");
     assert!(
         of_shells.iter().any(|note| note.contains("no laser joins the 3 shells")),
         "{of_shells:?}"
     );
+    assert_eq!(notes("kuiper", "isl_shells = \"apart\""), of_shells);
+    assert_eq!(notes("kuiper", "isl_shells = \"nearest\""), Vec::<String>::new());
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Runs over a whole network of satellites and sites.
 
+mod background;
 mod ends;
+mod layout;
 mod orbits;
+mod route_log;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -9,17 +12,18 @@ use std::sync::Arc;
 use std::thread;
 
 use skyhop_engine::Unsupported;
-use skyhop_experiment::{Experiment, HopPlan, NetworkLink, NetworkPlan, seed_for};
-use skyhop_link::{DelayPiece, Dismantled, LinkConfig, LinkStats, Outage};
+use skyhop_experiment::{Experiment, NetworkPlan};
+use skyhop_link::LinkStats;
 use skyhop_model::{Counts as _, Direction};
-use skyhop_net::{Downlink, Laser, Layout, Lost, Network};
-use skyhop_path::failures::{FailureTime, Part};
-use skyhop_path::network::{LaserPath, Role};
+use skyhop_net::{Laser, Layout, Lost, Network};
 use skyhop_record::{EventRow, FileError, Recorder};
-use skyhop_units::{Duration, Instant};
+use skyhop_units::Instant;
 
 use crate::Simulation;
+pub(crate) use crate::constellation::background::Backgrounds;
+use crate::constellation::background::Meters;
 use crate::constellation::ends::{Ends, Parcel};
+use crate::constellation::layout::layout;
 use crate::constellation::orbits::Orbits;
 use crate::flow::Flow;
 use crate::order::seeded_in_order;
@@ -39,17 +43,21 @@ pub(crate) struct Constellation {
     numbers: Numbers,
     /// Packets lost outside of the links: for lack of a route, or in the air of a satellite that set; by device.
     lost_outside: Vec<LinkStats>,
+    meters: Meters,
+    /// Warning about the background; reported once.
+    warning: Option<String>,
 }
 
 impl Constellation {
-    /// Prepare a run on so many threads.
+    /// Prepare a run on so many threads, with the loads of the plan's background.
     pub(crate) fn new(
         experiment: &Experiment,
         plan: &NetworkPlan,
+        mut backgrounds: Backgrounds,
         threads: usize,
     ) -> Result<Self, Unsupported> {
         let unsupported = |what: String| Unsupported::new("network", what);
-        let layout = Arc::new(layout(plan, experiment.seed));
+        let layout = Arc::new(layout(plan, experiment.seed, &mut backgrounds));
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
             .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), None))
@@ -62,6 +70,8 @@ impl Constellation {
         Ok(Self {
             network: network.map_err(|error| unsupported(error.to_string()))?,
             lost_outside: vec![LinkStats::default(); layout.devices()],
+            meters: Meters::new(&layout),
+            warning: backgrounds.warning,
             numbers,
         })
     }
@@ -83,7 +93,8 @@ impl Constellation {
 
     /// Counters of all links, forward before back.
     fn stats(&mut self) -> Vec<LinkStats> {
-        let by_device = self.network.stats();
+        let mut by_device = self.network.stats();
+        self.meters.add(self.network.now(), &mut by_device);
         let of = |device: Option<usize>| {
             device.map_or_else(LinkStats::default, |device| {
                 let outside = self.lost_outside[device].drops;
@@ -114,6 +125,7 @@ impl Simulation for Constellation {
         sampler: &mut Sampler,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), FileError> {
+        recorder.routes(self.network.views_mut().route_log.take())?;
         let stats = self.stats();
         let marked = self.network.take_marked();
         let ends = self.network.hosts_mut();
@@ -123,6 +135,7 @@ impl Simulation for Constellation {
     }
 
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {
+        self.warning.take().into_iter().for_each(|warning| recorder.warn(warning));
         let base_rtts = self.network.views().mean_base_rtts();
         let flows = &mut self.network.hosts_mut().flows;
         sampler.conclude(flows, |flow| Some(base_rtts[flow]), recorder)
@@ -140,99 +153,6 @@ const MOST_THREADS: usize = 8;
 /// Number of threads for a run: as many as the machine has processors for this process, up to [`MOST_THREADS`].
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
-}
-
-/// Nodes and devices of a plan.
-fn layout(plan: &NetworkPlan, seed: u64) -> Layout {
-    let laser = |path: &LaserPath| {
-        let name = format!("laser {} {}", path.from, path.to);
-        let mut config = device(&plan.hops.laser, seed, &name);
-        config.schedule.delay = pieces(&path.delays);
-        config.schedule.dismantled = path.breaks.iter().map(|at| dismantled(*at)).collect();
-        fail(&mut config, &path.failed);
-        Laser { from: path.from, to: path.to, config }
-    };
-    let sites = 0..plan.request.sites.len() as u32;
-    let roles = || sites.clone().map(|site| plan.request.role(site));
-    let mut groups = vec![(&plan.hops.down, "down")];
-    if plan.has_gateways() {
-        groups.push((&plan.hops.gateway_down, "gateway down"));
-    }
-    Layout {
-        satellites: plan.satellites(),
-        sites: sites.end,
-        lasers: plan.lasers.iter().map(laser).collect(),
-        down: groups.into_iter().map(|(hop, name)| of_satellites(plan, hop, seed, name)).collect(),
-        downlinks: sites.clone().map(|site| downlink(plan, seed, site)).collect(),
-        up: sites.clone().map(|site| uplink(plan, seed, site)).collect(),
-        is_behind: roles().map(|role| *role == Role::PointOfPresence).collect(),
-    }
-}
-
-/// Device of a kind, with random draws of its own.
-fn device(hop: &HopPlan, seed: u64, name: &str) -> LinkConfig {
-    LinkConfig { seed: seed_for(seed, name), ..hop.config.clone() }
-}
-
-/// Devices of all satellites towards a group of sites.
-fn of_satellites(plan: &NetworkPlan, hop: &HopPlan, seed: u64, name: &str) -> Vec<LinkConfig> {
-    let of = |number: u32| {
-        let mut config = device(hop, seed, &format!("{name} {number}"));
-        fail(&mut config, &plan.request.options.failures.times_of(Part::Satellite(number)));
-        config
-    };
-    (0..plan.satellites()).map(of).collect()
-}
-
-/// Downlinks to a site: those of its group, or its own.
-fn downlink(plan: &NetworkPlan, seed: u64, site: u32) -> Downlink {
-    match plan.request.role(site) {
-        Role::Terminal { .. } if plan.downlink_per_site => {
-            let name = format!("down {}", plan.request.sites[site as usize].name);
-            let mut config = device(&plan.hops.down, seed, &name);
-            config.schedule = plan.schedule(NetworkLink::OwnDown(site)).clone();
-            Downlink::Own(Box::new(config))
-        }
-        Role::Terminal { .. } => Downlink::Shared(0),
-        Role::Gateway | Role::PointOfPresence => Downlink::Shared(1),
-    }
-}
-
-/// Device of a site towards the satellites.
-fn uplink(plan: &NetworkPlan, seed: u64, site: u32) -> LinkConfig {
-    let link = NetworkLink::Up(site);
-    let name = format!("up {}", plan.request.sites[site as usize].name);
-    let mut config = device(plan.hop(link), seed, &name);
-    config.schedule = plan.schedule(link).clone();
-    fail(&mut config, &plan.request.options.failures.times_of(Part::Site(site)));
-    config
-}
-
-/// Loss of all packets in the queue of a link and on it.
-const fn dismantled(at: Instant) -> Dismantled {
-    Dismantled { at, near: Duration::ZERO, far: Duration::MAX, queue: true }
-}
-
-/// Add failures to the schedule of a link: what is in its queue or on it is lost, and what comes during the failure.
-fn fail(config: &mut LinkConfig, times: &[FailureTime]) {
-    let schedule = &mut config.schedule;
-    let begun = times.iter().filter(|[from, _]| *from > Instant::START);
-    schedule.dismantled.extend(begun.map(|[from, _]| dismantled(*from)));
-    schedule.dismantled.sort_by_key(|hop| hop.at);
-    schedule.add_outages(times.iter().map(|&[from, until]| Outage { from, until }));
-}
-
-/// Pieces of a delay that changes linearly between points.
-fn pieces(points: &[(Instant, Duration)]) -> Vec<DelayPiece> {
-    let at_end = |next: usize| points.get(next).or(points.last()).map_or(Duration::ZERO, |at| at.1);
-    let piece = |(index, &(from, delay)): (usize, &(Instant, Duration))| DelayPiece {
-        // The delay before the link exists is that of its first time.
-        from: if index == 0 { Instant::START } else { from },
-        delay,
-        delay_at_end: at_end(index + 1),
-        new_route: false,
-    };
-    points.iter().enumerate().map(piece).collect()
 }
 
 impl Numbers {

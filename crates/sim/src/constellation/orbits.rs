@@ -10,6 +10,8 @@ use skyhop_path::network::{NetworkStep, NetworkSteps};
 use skyhop_path::routing::{RoutesTo, way_of};
 use skyhop_units::{Duration, Instant};
 
+use crate::constellation::route_log::RouteLog;
+
 /// Next hops of a step, which are found when the first packet needs them: packets pass only few satellites on the way to
 /// each site. Every thread finds the same, so that it does not matter which one does.
 pub(crate) struct NextHops {
@@ -120,6 +122,7 @@ pub(crate) struct Orbits {
     ways: Arc<Ways>,
     /// Sites of each flow's client and server.
     pairs: Vec<[u32; 2]>,
+    pub(crate) route_log: RouteLog,
     /// Duration of the run.
     duration: Duration,
     /// Sum of each flow's base RTT over the steps with a route, in ns, times the durations of the steps in ns, and these
@@ -148,6 +151,11 @@ impl Orbits {
             ways: Arc::clone(&ways),
             duration: plan.request.duration,
             base_rtts: vec![(0, 0); pairs.len()],
+            route_log: RouteLog::new(
+                &pairs,
+                &plan.request.destinations,
+                plan.request.routing.ways(),
+            ),
             pairs,
         };
         let step = orbits.next_step();
@@ -168,6 +176,7 @@ impl Orbits {
     fn next_step(&mut self) -> NetworkStep {
         let step = self.steps.step();
         self.add_base_rtts(&step);
+        self.route_log.add(&step);
         step
     }
 

@@ -40,7 +40,7 @@ fn hops(hop: &HopPlan) -> NetworkHops {
 }
 
 /// Kuiper's first shell with the cities; `flows` of (client, server, traffic).
-fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment {
+pub(crate) fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/constellations");
     let constellation = Constellation::load(&file.join("kuiper-630-hypatia.toml")).unwrap();
     let mut destinations: Vec<u32> = flows.iter().flat_map(|flow| [flow.0, flow.1]).collect();
@@ -103,7 +103,7 @@ fn experiment(duration: Duration, flows: Vec<(u32, u32, Traffic)>) -> Experiment
     }
 }
 
-fn tcp(cc: &str) -> Traffic {
+pub(crate) fn tcp(cc: &str) -> Traffic {
     Traffic::Tcp {
         cc: cc.to_owned(),
         app: App::Bulk(Bulk::default()),
@@ -112,7 +112,7 @@ fn tcp(cc: &str) -> Traffic {
     }
 }
 
-fn run(experiment: &Experiment, threads: usize) -> RunData {
+pub(crate) fn run(experiment: &Experiment, threads: usize) -> RunData {
     let mut data = RunData::default();
     let mut control = skyhop_engine::Unattended;
     SimulatorOn { threads }.run(experiment, &mut data, &mut control).unwrap();
@@ -122,7 +122,7 @@ fn run(experiment: &Experiment, threads: usize) -> RunData {
 }
 
 /// Each city sends to the next, and every third pair has a probe as well.
-fn ring() -> Vec<(u32, u32, Traffic)> {
+pub(crate) fn ring() -> Vec<(u32, u32, Traffic)> {
     let count = CITIES.len() as u32;
     let mut flows: Vec<_> = (0..count)
         .map(|site| (site, (site + 1) % count, tcp(["reno", "cubic"][site as usize % 2])))

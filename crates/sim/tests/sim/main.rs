@@ -2,6 +2,7 @@
 
 mod announced;
 mod applications;
+mod background;
 mod blind;
 mod cake;
 mod codel;

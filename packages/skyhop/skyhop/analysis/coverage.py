@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skyhop.data.arrays import BoolArray, FloatArray, IntArray
-from skyhop.data.mesh import Ground, Mesh, ground
 from skyhop.data.places import Place
+from skyhop.data.site_routes import SiteRoutes
 from skyhop.errors import InputError
 
 MOST_CELLS = 20_000
@@ -87,30 +87,15 @@ def grid_of(cell_deg: float, region: Sequence[float] = (-90.0, -180.0, 90.0, 180
     return Grid(south, west, cell_deg, rows, columns)
 
 
-def coverage_of(
-    mesh: Mesh,
-    grid: Grid,
-    ends: Sequence[Place],
-    times_s: Sequence[float],
-    progress: Callable[[int, int], None] | None = None,
-) -> Coverage:
-    """Return the coverage of each cell: of its shortest route to the nearest of the `ends`.
+def coverage_of(routes: SiteRoutes, grid: Grid) -> Coverage:
+    """Return the coverage of each cell of a grid.
 
     Args:
-        mesh: the satellites.
+        routes: routes from the places of the cells to one end.
         grid: the cells.
-        ends: places at which routes end: one destination, or gateways.
-        times_s: times at which routes are computed, in s.
-        progress: callback (times done, all times).
     """
-    cells, targets = ground(grid.places), ground(ends)
-    delays_s = np.empty((len(times_s), len(cells.up)))
-    serving = np.empty(delays_s.shape, np.int64)
-    for row, at_s in enumerate(times_s):
-        delays_s[row], serving[row] = _routes(mesh, cells, targets, at_s)
-        if progress is not None:
-            progress(row + 1, len(times_s))
-    rtt_ms = np.where(np.isfinite(delays_s), 2e3 * delays_s, np.nan)
+    rtt_ms = 2e3 * routes.delays_s[:, 0]
+    serving, times_s = routes.satellites[:, 0], routes.times_s
     known: BoolArray = np.asarray(np.isfinite(rtt_ms).any(axis=0))
     least, median, most = (np.full(len(known), np.nan) for _ in range(3))
     if known.any():
@@ -127,7 +112,7 @@ def coverage_of(
     )
 
 
-def handovers_per_hour(serving: IntArray, times_s: Sequence[float]) -> FloatArray:
+def handovers_per_hour(serving: IntArray, times_s: Sequence[float] | FloatArray) -> FloatArray:
     """Return the changes from one satellite to another per hour, of each column of `serving`.
 
     Args:
@@ -176,8 +161,13 @@ def band_rows(coverage: Coverage, band_deg: float = 15.0) -> list[dict[str, Any]
     ]
 
 
-def coverage_geojson(coverage: Coverage) -> dict[str, Any]:
-    """Return the cells as GeoJSON polygons (RFC 7946), with the values of `coverage_rows`."""
+def coverage_geojson(coverage: Coverage, policy: str) -> dict[str, Any]:
+    """Return the cells as GeoJSON polygons (RFC 7946), with the values of `coverage_rows`.
+
+    Args:
+        coverage: the values of the cells.
+        policy: name of the handover policy, a property of each cell.
+    """
     half = coverage.grid.cell_deg / 2
     features = [
         {
@@ -186,7 +176,7 @@ def coverage_geojson(coverage: Coverage) -> dict[str, Any]:
                 "type": "MultiPolygon",
                 "coordinates": [[ring] for ring in _rings(row, half)],
             },
-            "properties": row,
+            "properties": {"policy": policy, **row},
         }
         for row in coverage_rows(coverage)
     ]
@@ -206,12 +196,6 @@ def _rings(row: dict[str, Any], half_deg: float) -> Iterator[list[list[float]]]:
     for begin, end in parts:
         corners = [(begin, south), (end, south), (end, north), (begin, north), (begin, south)]
         yield [[round(x, 6), round(y, 6)] for x, y in corners]
-
-
-def _routes(mesh: Mesh, cells: Ground, targets: Ground, at_s: float) -> tuple[FloatArray, IntArray]:
-    now = mesh.at(at_s)
-    begins_s = now.up_s(targets).min(axis=0, keepdims=True)
-    return now.least_s(cells, now.from_all_s(begins_s)[0])
 
 
 def _wrapped(longitude_deg: float) -> float:

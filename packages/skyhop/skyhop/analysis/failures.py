@@ -1,17 +1,19 @@
-"""Cost of failed satellites and gateways: round trips and availability with and without them."""
+"""Cost of failed satellites, sites and gateways: round trips and availability with and without."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from skyhop.data.arrays import BoolArray, FloatArray
-from skyhop.data.mesh import Ground, Mesh, MeshAt, ground
-from skyhop.data.places import Place
+from skyhop.data.arrays import FloatArray
+from skyhop.data.site_routes import SiteRoutes
+
+GATEWAYS = "gateways"
+"""Name of the end of routes to the nearest gateway."""
 
 
 @dataclass(frozen=True)
@@ -24,62 +26,25 @@ class Cost:
     """Round trips with everything in ms, (times, pairs), NaN without a route."""
     without_ms: FloatArray
     """Round trips without what failed, as `whole_ms`."""
-    failed_satellites: int
-    failed_gateways: Sequence[str]
 
 
-def cost_of(
-    mesh: Mesh,
-    sites: Sequence[Place],
-    times_s: Sequence[float],
-    failed: BoolArray,
-    gateways: tuple[Sequence[Place], BoolArray] | None = None,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> Cost:
-    """Return what failed satellites and gateways cost on the shortest routes.
+def cost_of(names: Sequence[str], whole: SiteRoutes, without: SiteRoutes) -> Cost:
+    """Return what failures cost.
 
     Args:
-        mesh: the satellites.
-        sites: the places between which routes run; with `gateways`, at which they begin.
-        times_s: times at which routes are computed, in s.
-        failed: which satellites fail, shape (satellites,).
-        gateways: the gateways to the nearest of which routes run, and which of them fail; None for
-            routes between all pairs of sites.
-        progress: callback (times done, all times).
+        names: names of the sites.
+        whole: routes with everything, between all pairs of the sites (each site is an end), or to
+            one end, the gateways.
+        without: the same routes without what failed.
     """
-    begins = ground(sites)
-    ends, ends_left = None, None
-    if gateways is not None:
-        left = [place for place, fails in zip(*gateways, strict=True) if not fails]
-        ends, ends_left = ground(gateways[0]), ground(left)
-    whole, without = [], []
-    for row, at_s in enumerate(times_s):
-        whole.append(_pairs_ms(mesh.at(at_s), begins, ends))
-        without.append(_pairs_ms(mesh.at(at_s, failed), begins, ends_left))
-        if progress is not None:
-            progress(row + 1, len(times_s))
-    names = [site.name for site in sites]
-    pairs = (
-        [(name, "gateways") for name in names]
-        if gateways is not None
-        else list(combinations(names, 2))
-    )
-    lost = [] if gateways is None else [g.name for g, f in zip(*gateways, strict=True) if f]
-    return Cost(pairs, np.array(whole), np.array(without), int(failed.sum()), lost)
-
-
-def _pairs_ms(now: MeshAt, sites: Ground, gateways: Ground | None) -> FloatArray:
-    """Return the round trips in ms at one time, by pair; NaN without a route."""
-    up_s = now.up_s(sites)
-    if gateways is not None:
-        begins_s = now.up_s(gateways).min(axis=0, keepdims=True, initial=np.inf)
-        delays_s = (up_s + now.from_all_s(begins_s)).min(axis=1)
+    if whole.delays_s.shape[1] == 1:
+        pairs = [(name, GATEWAYS) for name in names]
+        from_, to = list(range(len(names))), [0] * len(names)
     else:
-        onward_s = now.from_all_s(up_s)
-        rows = combinations(range(len(up_s)), 2)
-        delays_s = np.array([(up_s[other] + onward_s[one]).min() for one, other in rows])
-    return np.asarray(np.where(np.isfinite(delays_s), 2e3 * delays_s, np.nan))
+        pairs = list(combinations(names, 2))
+        from_, to = (list(ends) for ends in zip(*combinations(range(len(names)), 2), strict=True))
+    whole_ms, without_ms = (2e3 * routes.delays_s[:, to, from_] for routes in (whole, without))
+    return Cost(pairs, whole_ms, without_ms)
 
 
 def cost_rows(cost: Cost) -> list[dict[str, Any]]:

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from skyhop.analysis.network_loads import Loads, loads_of
+from skyhop.analysis.network_loads import (
+    Loads,
+    busiest_of_satellites,
+    busiest_of_sites,
+    loads_of,
+)
 from skyhop.analysis.network_map import load_rgb, most_of
 from skyhop.analysis.tables import short_number
 from skyhop.data.arrays import FloatArray
@@ -70,8 +75,7 @@ def _satellites(
         for node in used:
             if np.isfinite(positions_m[node]).all():
                 tracks[node] += [round(at_s, 3), *np.round(positions_m[node], 1).tolist()]
-    downlinks = {c.satellites[0]: row for row, c in enumerate(loads.channels) if not c.site
-                 and c.kind == "downlink"}  # fmt: skip
+    downlinks = busiest_of_satellites(loads)
     for node, cartesian in tracks.items():
         if not cartesian:
             continue
@@ -83,10 +87,10 @@ def _satellites(
 
 
 def _sites(loads: Loads, network: Network, most: float) -> Iterator[dict[str, Any]]:
-    uplinks = {channel.site: row for row, channel in enumerate(loads.channels) if channel.site}
+    rows = busiest_of_sites(loads)
     for site in network.sites:
         place = {"cartesian": np.round(site.position_m, 1).tolist()}
-        colours = _colours(loads, network, uplinks.get(site.name), most)
+        colours = _colours(loads, network, rows.get(site.name), most)
         packet = _point(f"site {site.name}", site.name, place, 9, colours)
         packet["label"] = {
             "text": site.name,

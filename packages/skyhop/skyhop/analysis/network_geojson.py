@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from skyhop.analysis.map_window import cut_at_date_line, unrolled
-from skyhop.analysis.network_loads import Loads, loads_of
+from skyhop.analysis.network_loads import (
+    Loads,
+    busiest_of_satellites,
+    busiest_of_sites,
+    loads_of,
+)
 from skyhop.analysis.network_map import load_rgb, most_of
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import geodetic
@@ -46,7 +51,7 @@ def network_geojson(run: RunRecord, network: Network, edges_s: tuple[float, floa
 
 
 def _sites(loads: Loads, network: Network) -> Iterator[dict[str, Any]]:
-    rows = {channel.site: row for row, channel in enumerate(loads.channels) if channel.site}
+    rows = busiest_of_sites(loads)
     for site in network.sites:
         at = [round(site.longitude_deg, 5), round(site.latitude_deg, 5)]
         row = rows.get(site.name)
@@ -59,7 +64,7 @@ def _sites(loads: Loads, network: Network) -> Iterator[dict[str, Any]]:
 
 def _satellites(loads: Loads, satellites_m: FloatArray) -> Iterator[dict[str, Any]]:
     used = sorted({node for channel in loads.channels for node in channel.satellites})
-    rows = {c.satellites[0]: r for r, c in enumerate(loads.channels) if c.kind == "downlink"}
+    rows = busiest_of_satellites(loads)
     places = geodetic(satellites_m)
     for node in used:
         if not np.isfinite(places[node]).all():

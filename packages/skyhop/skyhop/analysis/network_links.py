@@ -18,7 +18,7 @@ class UsedLink:
     direction: str
     """Direction of packets: forward or back."""
     utilisation: float
-    """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
+    """Bytes on the wire, with the background's, divided by those that the rate allowed, 0 to 1."""
 
 
 def is_network(run: RunHeader) -> bool:
@@ -43,6 +43,8 @@ def link_texts(network: Mapping[str, Any]) -> dict[str, str]:
     """Return the rate and the queue of each kind of a network's links as text, by kind."""
     links = {"lasers": network["lasers"]}
     links |= {f"{way}links": network["user_links"][way] for way in ("up", "down")}
+    if "gateways" in network:
+        links |= {f"gateway {way}links": network["gateway_links"][way] for way in ("up", "down")}
     return {kind: f"{link['rate']}, queue {link['queue']}" for kind, link in links.items()}
 
 

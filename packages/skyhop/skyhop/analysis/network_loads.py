@@ -17,7 +17,8 @@ from skyhop.data.records import LinkSeries, RunRecord
 ChannelKind: TypeAlias = Literal["laser", "downlink", "uplink"]
 
 _LASER = re.compile(r"satellite (\d+) - (\d+)")
-_DOWNLINK = re.compile(r"satellite (\d+) - sites")
+_DOWNLINK = re.compile(r"satellite (\d+) - (sites|gateways)")
+_OWN_DOWNLINK = re.compile(r"satellites - (.*)", re.DOTALL)
 _UPLINK = re.compile(r"(.*) - satellites", re.DOTALL)
 
 _NS = 1e-9
@@ -34,22 +35,30 @@ class Channel:
     """Direction of packets: forward or back."""
     kind: ChannelKind
     satellites: tuple[int, ...]
-    """Satellites at its ends, the sending one first: two of a laser, one of a downlink."""
+    """Satellites at its ends, the sending one first: two of a laser, one of a shared downlink."""
     site: str = ""
-    """Site that sends, of an uplink; empty for other kinds."""
+    """Site that sends, of an uplink, or that has downlinks of its own; empty for other kinds."""
+    receiver: str = ""
+    """Receiving nodes, of an uplink or a downlink."""
 
     @property
     def sender(self) -> str:
-        """Name of the node that sends: a satellite or a site."""
-        return self.site or f"satellite {self.satellites[0]}"
+        """Name of the node that sends: a satellite, a site, or all satellites."""
+        if self.kind == "uplink":
+            return self.site
+        return f"satellite {self.satellites[0]}" if self.satellites else "satellites"
+
+    @property
+    def node(self) -> str:
+        """Name of the node to which the direction belongs: the sender, or the site with its own."""
+        return self.site or self.sender
 
     @property
     def text(self) -> str:
         """Name of the direction for readers, with its sender first."""
         if self.kind == "laser":
             return "satellite {} \N{RIGHTWARDS ARROW} {}".format(*self.satellites)
-        receiver = "satellites" if self.kind == "uplink" else "sites"
-        return f"{self.sender} \N{RIGHTWARDS ARROW} {receiver}"
+        return f"{self.sender} \N{RIGHTWARDS ARROW} {self.receiver}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Loads:
     edges_s: FloatArray
     """Ends of the intervals in s since the run's start, shape (k + 1,)."""
     utilisation: FloatArray
-    """Bytes on the wire divided by those that the rate allowed, 0 to 1."""
+    """Bytes on the wire, with the background's, divided by those that the rate allowed, 0 to 1."""
     carried_mbps: FloatArray
     """IP packets that arrived at the far end, Mbit/s."""
     backlog_bytes: FloatArray
@@ -73,6 +82,21 @@ class Loads:
     """Time by which each direction had carried half of its bytes, shape (n,)."""
 
 
+def busiest_of_satellites(loads: Loads) -> dict[int, int]:
+    """Return the row of the most used shared downlink of each satellite."""
+    rows = [row for row, channel in enumerate(loads.channels) if channel.kind == "downlink"]
+    shared = [row for row in rows if loads.channels[row].satellites]
+    shared.sort(key=lambda row: float(loads.utilisation[row].sum()))
+    return {loads.channels[row].satellites[0]: row for row in shared}
+
+
+def busiest_of_sites(loads: Loads) -> dict[str, int]:
+    """Return the row of each site's most used link: its uplink, or downlinks of its own."""
+    rows = [row for row, channel in enumerate(loads.channels) if channel.site]
+    rows.sort(key=lambda row: float(loads.utilisation[row].sum()))
+    return {loads.channels[row].site: row for row in rows}
+
+
 def channel_of(link: str, direction: str) -> Channel | None:
     """Return the direction of a link by its name in link.parquet; None for an unknown name."""
     if found := _LASER.fullmatch(link):
@@ -80,9 +104,11 @@ def channel_of(link: str, direction: str) -> Channel | None:
         there = direction == DIRECTIONS[0]
         return Channel(link, direction, "laser", ends if there else ends[::-1])
     if found := _DOWNLINK.fullmatch(link):
-        return Channel(link, direction, "downlink", (int(found[1]),))
+        return Channel(link, direction, "downlink", (int(found[1]),), receiver=found[2])
+    if found := _OWN_DOWNLINK.fullmatch(link):
+        return Channel(link, direction, "downlink", (), found[1], found[1])
     if found := _UPLINK.fullmatch(link):
-        return Channel(link, direction, "uplink", (), found[1])
+        return Channel(link, direction, "uplink", (), found[1], "satellites")
     return None
 
 
@@ -94,7 +120,7 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
         edges_s: ends of the intervals in s, ascending; by default one interval, the whole run.
 
     The utilisation of an interval is that of the whole run, shared out by the bytes that arrived
-    in the interval, as link.parquet has no bytes on the wire.
+    in the interval and those of the background, as link.parquet has no bytes on the wire.
     """
     edges = np.array([0.0, run.duration_s] if edges_s is None else edges_s, np.float64)
     found = [(channel, series) for channel, series in _channels(run) if _is_used(series)]
@@ -112,9 +138,10 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
 
         arrived = sums(series.delivered_bytes)
         carried[row] = arrived * 8e-6 / lengths_s
-        whole = float(series.delivered_bytes.sum()) / max(run.duration_s, 1e-9)
+        loaded = sums(_all_bytes(series))
+        whole = float(_all_bytes(series).sum()) / max(run.duration_s, 1e-9)
         if whole > 0:
-            utilisation[row] = _used(run, channel) * arrived / lengths_s / whole
+            utilisation[row] = _used(run, channel) * loaded / lengths_s / whole
         backlog[row] = sums(series.backlog_bytes) / samples
         drops[row] = np.sum([sums(lost) for lost in series.drops.values()], axis=0)
         marks[row] = sums(series.marks)
@@ -136,7 +163,12 @@ def _channels(run: RunRecord) -> Sequence[tuple[Channel, LinkSeries]]:
 
 
 def _is_used(series: LinkSeries) -> bool:
-    return bool(series.delivered_bytes.any() or any(lost.any() for lost in series.drops.values()))
+    return bool(_all_bytes(series).any() or any(lost.any() for lost in series.drops.values()))
+
+
+def _all_bytes(series: LinkSeries) -> FloatArray:
+    """Return the bytes of packets and of the background, by sample."""
+    return series.delivered_bytes + series.background_bytes
 
 
 def _used(run: RunRecord, channel: Channel) -> float:
@@ -148,7 +180,7 @@ def _used(run: RunRecord, channel: Channel) -> float:
 
 def _half_s(series: LinkSeries) -> float:
     """Return the time by which half of the bytes had arrived; without bytes, of the first row."""
-    arrived = np.cumsum(series.delivered_bytes)
+    arrived = np.cumsum(_all_bytes(series))
     place = int(np.searchsorted(arrived, arrived[-1] / 2)) if arrived[-1] > 0 else 0
     return float(series.t_s[place])
 

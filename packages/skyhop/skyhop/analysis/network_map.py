@@ -235,7 +235,7 @@ def _satellites(channels: Sequence[Channel], shown: _Shown, window: Window) -> l
     for channel, positions, load in zip(
         channels, shown.satellites_m, shown.loads.tolist(), strict=True
     ):
-        if channel.kind == "downlink" and load > 0:
+        if channel.kind == "downlink" and channel.satellites and load > 0:
             at_deg = ground_points_deg(positions[[channel.satellites[0]]])
             if np.isfinite(at_deg).all():
                 at = _into(at_deg[0].tolist(), window)
@@ -244,11 +244,10 @@ def _satellites(channels: Sequence[Channel], shown: _Shown, window: Window) -> l
 
 
 def _sites(shown: _Shown, scene: _Scene) -> list[MapNode]:
-    of_sites: Mapping[str, float] = {
-        channel.site: load
-        for channel, load in zip(scene.channels, shown.loads.tolist(), strict=True)
-        if channel.kind == "uplink"
-    }
+    of_sites: dict[str, float] = {}
+    for channel, load in zip(scene.channels, shown.loads.tolist(), strict=True):
+        if channel.site:
+            of_sites[channel.site] = max(load, of_sites.get(channel.site, 0.0))
     return [
         MapNode(
             "site",

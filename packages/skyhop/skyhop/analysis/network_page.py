@@ -134,7 +134,7 @@ def _links_table(loads: Loads) -> NetworkTable:
 def _nodes_table(loads: Loads) -> NetworkTable:
     of_nodes: dict[str, list[int]] = {}
     for row, channel in enumerate(loads.channels):
-        of_nodes.setdefault(channel.sender, []).append(row)
+        of_nodes.setdefault(channel.node, []).append(row)
     rows: list[dict[str, Any]] = []
     for node, places in of_nodes.items():
         busiest = max(places, key=lambda place: float(loads.utilisation[place, 0]))

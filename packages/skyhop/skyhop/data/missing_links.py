@@ -30,35 +30,45 @@ class Gap:
     places: tuple[str, str] | None = None
 
 
-def missing_links(constellation: _core.Constellation) -> str | None:
+NEAREST = "nearest"
+"""Value of `isl_shells` with which links join the shells."""
+
+
+def missing_links(constellation: _core.Constellation, isl_shells: str = "apart") -> str | None:
     """Return in one clause which satellites inter-satellite links do not join; None if they do.
 
-    Links join satellites of one shell alone, by their planes and slots. A satellite of a file of
-    element sets that is moving to another orbit is in no plane.
+    Links join satellites of one shell, by their planes and slots, and with `isl_shells` the shells.
+    A satellite of a file of element sets that is moving to another orbit is in no plane.
     """
     rows = constellation.satellites()
     shells = {shell for _, _, _, shell, _, _ in rows if shell is not None}
     outside = sum(plane is None for _, _, _, _, plane, _ in rows)
     clauses = []
-    if len(shells) > 1:
-        clauses.append(f"no inter-satellite links between the {len(shells)} shells")
+    if len(shells) > 1 and isl_shells != NEAREST:
+        clauses.append(
+            f'no inter-satellite links between the {len(shells)} shells (isl_shells = "nearest" '
+            "joins them)"
+        )
     if outside:
         none = "none" if clauses else "no inter-satellite links"
         clauses.append(f"{none} to {outside:,} of {len(rows):,} satellites, which are in no plane")
     return ", and ".join(clauses) or None
 
 
-def gap_note(constellation: _core.Constellation, start: str, gaps: Iterable[Gap]) -> list[str]:
+def gap_note(
+    constellation: _core.Constellation, start: str, gaps: Iterable[Gap], isl_shells: str = "apart"
+) -> list[str]:
     """Return a note if both ends have satellites in view at the beginning of a gap.
 
     Args:
         constellation: the constellation of the path or the pairs.
         start: start of the path or the pairs in UTC.
         gaps: gaps in order of preference; only the first few are examined.
+        isl_shells: rule for links between shells.
     """
     examined = islice(gaps, _MOST_GAPS)
     gap = next((gap for gap in examined if _both_see(constellation, start, gap)), None)
-    missing = missing_links(constellation) if gap is not None else None
+    missing = missing_links(constellation, isl_shells) if gap is not None else None
     if gap is None or missing is None:
         return []
     between = "" if gap.places is None else f" between {gap.places[0]} and {gap.places[1]}"

@@ -145,8 +145,9 @@ def all_pairs(
         progress: callback (steps done, all steps); a progress bar by default.
         keys: keys of `[path]`: relay ("isl" by default, or "bent-pipe"), constellation, satellites,
             start, step, compat, minimum_elevation, geo_avoidance, stale_after, handover
-            ("immediate" by default); with "isl" also isl_seam and isl_clearance, with "bent-pipe"
-            also gateways, with handover policies on a grid also grid_period and grid_offset.
+            ("immediate" by default); with "isl" also isl_seam, isl_clearance and isl_shells, with
+            "bent-pipe" also gateways, with handover policies on a grid also grid_period and
+            grid_offset.
 
     Raises:
         InputError: a place, key or value is wrong, or a key has no effect on these routes.
@@ -168,7 +169,10 @@ def all_pairs(
     if pairs.header["relay"] == "isl" and pairs.header["compat"] == "none":
         # With an avoidance of the geostationary arc or failures, a site may not use all it sees.
         gaps = () if "geo_avoidance" in keys or failures else _gaps(pairs)
-        pairs.notes = gap_note(_core.Constellation.of(scenario), pairs.header["start"], gaps)
+        pairs.notes = gap_note(
+            _core.Constellation.of(scenario), pairs.header["start"], gaps,
+            keys.get("isl_shells", "apart"),
+        )  # fmt: skip
     for note in pairs.notes:
         warnings.warn(note, stacklevel=2)
     return pairs
@@ -204,7 +208,7 @@ _KEYS = frozenset(
 )
 """Keys of `[path]` on which all routes between pairs depend."""
 _RELAY_KEYS = {
-    "isl": frozenset({"isl_seam", "isl_clearance"}),
+    "isl": frozenset({"isl_seam", "isl_clearance", "isl_shells"}),
     "bent-pipe": frozenset({"gateways"}),
 }
 """Further keys by relay; other relays have no routes between arbitrary sites."""

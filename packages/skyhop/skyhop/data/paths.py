@@ -182,10 +182,12 @@ def path(
 def _tell_missing_links(trace: Path, constellation: _core.Constellation) -> None:
     """Say which satellites inter-satellite links do not join: in a note if this makes a gap."""
     # With an avoidance of the geostationary arc, an end may not use all satellites that it sees.
-    gaps = _gaps(trace) if "geo_avoidance" not in trace.header["origin"]["path"] else ()
-    notes = gap_note(constellation, trace.header["start"], gaps)
+    keys = trace.header["origin"]["path"]
+    gaps = _gaps(trace) if "geo_avoidance" not in keys else ()
+    rule = keys.get("isl_shells", "apart")
+    notes = gap_note(constellation, trace.header["start"], gaps, rule)
     trace.notes += notes
-    missing = missing_links(constellation)
+    missing = missing_links(constellation, rule)
     if not notes and missing is not None and trace.account is not None:
         trace.account += f"; there are {missing}"
 

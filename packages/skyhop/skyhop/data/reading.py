@@ -199,11 +199,10 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
         t_s=_floats(frame, "t_ns", 1e9),
         backlog_bytes=_floats(frame, "backlog_bytes"),
         delivered_bytes=_floats(frame, "delivered_bytes"),
+        # Runs of older versions lack the column, and have no background.
+        background_bytes=_floats_or_zeros(frame, "background_bytes"),
         # Runs of older versions lack the columns of later reasons, and have no such drops.
-        drops={
-            reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
-            for reason, column in ((reason, f"drops_{reason}") for reason in LOSS_REASONS)
-        },
+        drops={reason: _floats_or_zeros(frame, f"drops_{reason}") for reason in LOSS_REASONS},
         marks=_marks(frame),
     )
 
@@ -217,7 +216,11 @@ def _ack_rtt_ms(frame: pl.DataFrame) -> FloatArray:
 
 def _marks(frame: pl.DataFrame) -> FloatArray:
     # Runs of versions without ECN lack the column, and have no marks.
-    return _floats(frame, "marks") if "marks" in frame.columns else np.zeros(len(frame))
+    return _floats_or_zeros(frame, "marks")
+
+
+def _floats_or_zeros(frame: pl.DataFrame, column: str) -> FloatArray:
+    return _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
 
 
 def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:

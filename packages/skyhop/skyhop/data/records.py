@@ -168,6 +168,8 @@ class LinkSeries:
     backlog_bytes: FloatArray
     delivered_bytes: FloatArray
     """Bytes of IP packets that arrived at the far end of the link since the previous sample."""
+    background_bytes: FloatArray
+    """Bytes of the network's background that the link carried since the previous sample."""
     drops: Mapping[str, FloatArray]
     """Packets lost since the previous sample, by reason."""
     marks: FloatArray

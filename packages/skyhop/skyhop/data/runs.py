@@ -95,6 +95,16 @@ class Run:
         return self._table("probes.parquet")
 
     @cached_property
+    def routes(self) -> pl.DataFrame:
+        """Routes between the sites of a network, one row for each change.
+
+        Columns: `t_ns` (first time at which the route holds), `from`, `to`, `way` (number of the
+        way of a routing that spreads flows), `satellites` (numbers joined by "-"; empty without a
+        route) and `delay_ns` (one-way, without queueing; null without a route).
+        """
+        return self._table("routes.parquet")
+
+    @cached_property
     def apps(self) -> dict[str, pl.DataFrame]:
         """Tables of the run's applications, by name: one row per transaction.
 

@@ -11,16 +11,7 @@ pub(super) fn pairs(
     sites: &[Site],
     draws: &mut Draws,
 ) -> Result<Vec<Pair>, String> {
-    let population = |index: &u32| {
-        let site = &sites[*index as usize];
-        site.population.map(u128::from).ok_or_else(|| {
-            format!(
-                "\"{}\" has no known population, and traffic of kind \"gravity\" needs it; write {{ name = \"X\", \
-                 lat = …, lon = …, population = … }}, or take a file with a column population",
-                site.place.name
-            )
-        })
-    };
+    let population = |index: &u32| sites[*index as usize].known_population().map(u128::from);
     let populations = order.iter().map(population).collect::<Result<Vec<u128>, String>>()?;
     let total: u128 = populations.iter().sum();
     let before_server = sums(populations.iter().copied());

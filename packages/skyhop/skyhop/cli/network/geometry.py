@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyhop.cli import completion
 
 if TYPE_CHECKING:
-    from skyhop.data.mesh import Mesh
     from skyhop.data.places import Place
 
 Constellation = Annotated[
@@ -34,6 +34,14 @@ Gateways = Annotated[
     str | None,
     typer.Option(metavar="LIST", help="List of gateways (skyhop list sites), or a CSV file."),
 ]
+Handovers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="POLICY",
+        help="Handover policy (skyhop list handovers); repeatable. Default: immediate.",
+        autocompletion=completion.handovers,
+    ),
+]
 Duration = Annotated[str, typer.Option(metavar="TIME", help="Time that the routes cover.")]
 Step = Annotated[str, typer.Option(metavar="TIME", help="Time between two computations.")]
 Start = Annotated[
@@ -43,6 +51,16 @@ Start = Annotated[
 Elevation = Annotated[
     str | None,
     typer.Option(metavar="ANGLE", help="Lowest elevation at which a satellite is used: 25 deg."),
+]
+
+Shells = Annotated[
+    str | None,
+    typer.Option(
+        "--isl-shells",
+        metavar="RULE",
+        help="Lasers between shells: apart (none) or nearest. Default: apart.",
+        autocompletion=completion.one_of("apart", "nearest"),
+    ),
 ]
 
 _TOP = re.compile(r"top-(\d+)")
@@ -108,11 +126,11 @@ def position_text(place: Place) -> str:
     return f"{place.latitude_deg:.9f},{place.longitude_deg:.9f},{place.altitude_m:.3f}"
 
 
-def times_of(duration: str, step: str) -> list[float]:
-    """Return the times of `--duration` and `--step` in s: from 0, at most `duration`.
+def check_times(duration: str, step: str) -> None:
+    """Check `--duration` and `--step`.
 
     Raises:
-        InputError: the step is 0, or there are too many times.
+        InputError: one of them is not a time, the step is 0, or there are too many times.
     """
     from skyhop import _core
     from skyhop.errors import InputError
@@ -122,34 +140,62 @@ def times_of(duration: str, step: str) -> list[float]:
         raise InputError(
             f"--step: {step_s:g} s is too short; expected at least {duration_s / _MOST_TIMES:g} s"
         )
-    count = max(int(duration_s / step_s + 1e-9), 1)
-    return [round(place * step_s, 9) for place in range(count)]
 
 
-def mesh_for(
-    constellation: str,
-    start: str | None,
-    times_s: Sequence[float],
-    elevation: str | None,
-    *,
-    with_lasers: bool,
-) -> Mesh:
-    """Return the satellites that the options name, with their lasers.
-
-    Raises:
-        InputError: there is no such constellation, or it cannot be read.
-    """
-    from skyhop.data.mesh import mesh_of
+def keys_of(
+    constellation: str, step: str, start: str | None, elevation: str | None, shells: str | None
+) -> dict[str, Any]:
+    """Return the keys of `[path]` that the options set."""
     from skyhop.data.scenarios import with_now
 
-    begin = None if start is None else with_now(f"start={start}").partition("=")[2].strip('"')
-    keys = {} if elevation is None else {"minimum_elevation": elevation}
-    return mesh_of(constellation, begin, times_s[-1], keys, with_lasers=with_lasers)
+    given = {
+        "constellation": constellation,
+        "step": step,
+        "start": None if start is None else with_now(f"start={start}").partition("=")[2].strip('"'),
+        "minimum_elevation": elevation,
+        "isl_shells": shells,
+    }
+    return {key: value for key, value in given.items() if value is not None}
 
 
-def has_lasers(constellation: str) -> bool:
-    """Return whether satellites of a constellation have laser links; those of files have them."""
-    from skyhop import _core
+_OF_KEY = {
+    "path.constellation": "--constellation",
+    "path.start": "--start",
+    "path.step": "--step",
+    "path.minimum_elevation": "--elevation",
+    "path.handover": "--handover",
+    "path.isl_shells": "--isl-shells",
+    "run.duration": "--duration",
+}
+_KEY = re.compile(r"^[^:]*: ((?:path|run)\.\w+|failure\.(\d+)(?:\.(\w+))?): ")
 
-    known = {entry.name: entry.isl for entry in _core.list_constellations()}
-    return known.get(constellation, not constellation.startswith("geo:"))
+
+@contextmanager
+def errors_with_options(of_failures: Sequence[str] = ()) -> Iterator[None]:
+    """Name in errors the option in place of the key that it sets.
+
+    Args:
+        of_failures: options that set the entries of `[[failure]]`, in their order.
+    """
+    from skyhop.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        found = _KEY.match(str(error))
+        if found is None:
+            raise
+        option = of_failures[int(found[2])] if found[2] else _OF_KEY.get(found[1])
+        if option is None:
+            raise
+        # `--plane SHELL:N` sets two keys.
+        key = "shell " if found[3] == "shell" else ""
+        raise InputError(f"{option}: {key}{str(error)[found.end() :]}") from None
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print notes on routes, each once."""
+    from skyhop.cli.terminal import print_note
+
+    for note in dict.fromkeys(notes):
+        print_note(f"warning: {note}")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from skyhop.cli import completion
 from skyhop.cli.network.geometry import (
     Constellation,
     Duration,
     Elevation,
     Gateways,
+    Handovers,
+    Shells,
     Sites,
     Start,
     Step,
 )
 from skyhop.cli.options import Csv, Json
-from skyhop.cli.terminal import print_note
 
 HELP = """\
 Compute round trips and handovers between all pairs of sites, by handover policy.
@@ -40,20 +40,14 @@ _MOST_SHOWN = 20
 def pairs(
     sites: Sites = None,
     constellation: Constellation = "starlink-shell1",
-    handover: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="POLICY",
-            help="Handover policy (skyhop list handovers); repeatable. Default: immediate.",
-            autocompletion=completion.handovers,
-        ),
-    ] = None,
+    handover: Handovers = None,
     relay: Annotated[str, typer.Option(help="isl: over lasers; bent-pipe: over gateways.")] = "isl",
     gateways: Gateways = None,
     duration: Duration = "10 min",
     step: Step = "1 s",
     start: Start = None,
     elevation: Elevation = None,
+    shells: Shells = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
@@ -62,36 +56,38 @@ def pairs(
 
     import skyhop
     from skyhop.analysis.pair_rows import pair_rows, policy_rows
-    from skyhop.cli.network.geometry import places_of, position_text, times_of
+    from skyhop.cli.network.geometry import (
+        check_times,
+        errors_with_options,
+        keys_of,
+        places_of,
+        position_text,
+        print_notes,
+    )
     from skyhop.cli.network.tables import print_columns, print_some
     from skyhop.cli.runs import check_form, print_csv, print_json
     from skyhop.data.files import Scratch
     from skyhop.data.progress import progress_bar
-    from skyhop.data.scenarios import with_now
 
     check_form(as_json=as_json, as_csv=as_csv)
     places = places_of(sites)
-    times_of(duration, step)
-    keys: dict[str, Any] = {
-        "constellation": constellation, "relay": relay, "step": step, "gateways": gateways,
-        "minimum_elevation": elevation,
-        "start": None if start is None else with_now(f"start={start}").partition("=")[2].strip('"'),
-    }  # fmt: skip
-    given = {key: value for key, value in keys.items() if value is not None}
+    check_times(duration, step)
+    keys = keys_of(constellation, step, start, elevation, shells) | {"relay": relay}
+    if gateways is not None:
+        keys["gateways"] = gateways
     rows, names = [], [place.name for place in places]
     positions = [position_text(place) for place in places]
     for policy in dict.fromkeys(handover or ["immediate"]):
         with Scratch() as scratch, progress_bar(f"computing {policy}") as progress:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), errors_with_options():
                 # Notes are printed below, each once.
                 warnings.simplefilter("ignore")
                 found = skyhop.all_pairs(
                     positions, scratch / "pairs.parquet", duration=duration, progress=progress,
-                    handover=policy, **given,
+                    handover=policy, **keys,
                 )  # fmt: skip
             rows += pair_rows(found, policy, names)
-    for note in found.notes:
-        print_note(f"warning: {note}")
+    print_notes(found.notes)
     if as_json:
         print_json(rows)
     elif as_csv:

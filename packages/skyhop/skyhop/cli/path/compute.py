@@ -156,6 +156,14 @@ def compute(
         bool | None,
         typer.Option(help="Whether inter-satellite links join the last plane to the first."),
     ] = None,
+    isl_shells: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="Inter-satellite links between shells: apart (none) or nearest.",
+            autocompletion=completion.one_of("apart", "nearest"),
+        ),
+    ] = None,
     isl_clearance: Annotated[
         str | None,
         typer.Option(

@@ -207,7 +207,7 @@ def scenario(
 ) -> Mapping[str, Any]:
     """Return a scenario with a foreground."""
     places = positions()
-    sites = {name: places[name] for name in PAIR} | case.sites
+    sites = {name: places[name] for name in PAIR} | dict(case.sites)
     user_link = {"rate": f"{10 * RATE_MBPS} Mbit/s", "queue": "100 packets"}
     network: dict[str, Any] = {
         "constellation": "kuiper-630-hypatia",
@@ -294,7 +294,7 @@ def waits_ms(run: skyhop.Run) -> FloatArray:
 def base_rtt_ms() -> float:
     """Return the round trip of the foreground's probe without a background, ms."""
     run = skyhop.sim(scenario(Case("none", {}, ()), "probe"))
-    return float(run.probes["rtt_ns"].drop_nulls().min() or 0) / 1e6
+    return int(run.probes.select(pl.col("rtt_ns").min()).item() or 0) / 1e6
 
 
 if __name__ == "__main__":

@@ -41,11 +41,11 @@ pub struct NetworkHops {
     pub laser: HopPlan,
     /// Downlinks of satellites to sites.
     pub down: HopPlan,
-    /// Uplinks of sites.
+    /// Uplinks of sites to satellites.
     pub up: HopPlan,
     /// Downlinks of satellites to gateways.
     pub gateway_down: HopPlan,
-    /// Uplinks of gateways.
+    /// Uplinks of gateways to satellites.
     pub gateway_up: HopPlan,
 }
 

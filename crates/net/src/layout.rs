@@ -56,7 +56,7 @@ impl Layout {
         (self.satellites + self.sites) as usize
     }
 
-    /// Number of devices.
+    /// Number of devices of all nodes.
     pub fn devices(&self) -> usize {
         let own = self.downlinks.iter().filter(|downlink| matches!(downlink, Downlink::Own(_)));
         self.first_own_device() + own.count()

@@ -274,7 +274,7 @@ struct Reference<'c> {
 /// Time, component, number of the event, packet and what happens.
 type Event = (u64, Component, u64, Message, Place);
 
-/// What happens at one time, in the order in which it happens.
+/// Place of an event among those at one time, in the order in which they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Component {
     Device(Device),

@@ -141,10 +141,10 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkRelay {
-    /// Over lasers between satellites.
+    /// Laser links between satellites.
     #[default]
     Isl,
-    /// Not at all: every route goes over one satellite.
+    /// None: every route goes over one satellite.
     BentPipe,
 }
 

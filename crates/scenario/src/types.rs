@@ -8,6 +8,9 @@ mod failure;
 mod flow;
 mod link;
 mod network;
+mod network_links;
+mod network_sites;
+mod network_traffic;
 mod path;
 mod routing;
 
@@ -28,11 +31,12 @@ pub use failure::{FailureKeys, SatelliteKey};
 pub use flow::{Flow, FlowKeys, FlowKind, TcpFlowKeys};
 use flow::{explicit_tcp_keys, is_default_tcp, serialize_tcp_values};
 pub use link::{Change, ExtraLink, LinkKeys, LinkSection, Queues};
-pub use network::{
-    DownlinkOf, GatewayLinkKeys, GatewayLinks, GridKeys, HopKeys, InternetKeys, Interval,
-    LaserKeys, NetworkRelay, NetworkSection, PositionKeys, SiteKeys, Sites, TrafficKind,
-    TrafficSection, UserLinkKeys, UserLinks,
+pub use network::{Interval, NetworkRelay, NetworkSection};
+pub use network_links::{
+    DownlinkOf, GatewayLinkKeys, GatewayLinks, HopKeys, LaserKeys, UserLinkKeys, UserLinks,
 };
+pub use network_sites::{GridKeys, PositionKeys, SiteKeys, Sites};
+pub use network_traffic::{InternetKeys, TrafficKind, TrafficSection};
 pub(crate) use path::STARLINK_OFFSET;
 use path::STARLINK_PERIOD;
 pub use path::{

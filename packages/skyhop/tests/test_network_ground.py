@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from conftest import Skyhop
 
 import skyhop as sh
 from skyhop.report import write_report
@@ -179,3 +181,16 @@ def test_the_report_names_gateways_and_links_of_single_sites(tmp_path: Path) -> 
     ):
         assert link in page
     assert re.search("satellite [0-9]+ \N{RIGHTWARDS ARROW} gateways", page)
+
+
+def test_maps_leave_out_gateways_that_take_no_part(
+    skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = _of_gateways({}, tmp_path / "run")
+    done = skyhop("network", "export", run.directory, "--format", "geojson", "-o", "x.geojson")
+    assert done.returncode == 0, done.stderr
+    features = json.loads((tmp_path / "x.geojson").read_text("utf-8"))["features"]
+    names = {f["properties"]["name"] for f in features if f["properties"]["kind"] == "site"}
+    sites = {"Munich, DE", "Madrid, ES", "Rome, IT"}
+    assert names == sites | {"Frankfurt am Main, DE", "Paris, FR"}

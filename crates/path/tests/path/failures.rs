@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use skyhop_model::{Compat, Relay};
+use skyhop_model::Compat;
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, LIGHT_M_PER_S, Vec3};
 use skyhop_path::all_pairs::AllPairs;
 use skyhop_path::failures::{Failure, Failures, Part, drawn_satellites};
 use skyhop_path::network::{NetworkRequest, NetworkStep, NetworkSteps};
 use skyhop_path::topology::grid_links;
-use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
+use skyhop_path::{PathOptions, Place};
 use skyhop_units::{Duration, Instant, Ratio};
 
-use crate::network::{STEP, followed, request, small};
+use crate::network::{STEP, followed, request, request_of_path, small};
 
 /// Radius that lasers keep, and lowest elevation of the small shell.
 const CLEAR_RADIUS_M: f64 = 6_378_137.0 + 80e3;
@@ -188,22 +188,7 @@ proptest! {
     ) {
         let sites = places(&positions);
         let request = with_failures(small(), sites.clone(), all);
-        let of_paths = PathRequest {
-            constellation: request.constellation.clone(),
-            from: sites[0].clone(),
-            to: sites[1].clone(),
-            gateways: Vec::new(),
-            relay: Some(Relay::Isl),
-            handover: "immediate".to_owned(),
-            outage: OutageModel::None,
-            intermediate_outage: Duration::ZERO,
-            compat: Compat::None,
-            start: request.start,
-            step: STEP,
-            duration: request.duration,
-            seed: 0,
-            options: request.options.clone(),
-        };
+        let of_paths = request_of_path(&request);
         let mut steps = NetworkSteps::new(request, 1).unwrap();
         let mut routes = BTreeMap::new();
         for of_pairs in AllPairs::new(&of_paths, &sites).unwrap() {

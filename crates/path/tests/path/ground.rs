@@ -1,15 +1,15 @@
 //! Roles of places on the ground: gateways and points of presence, handover policies, and networks without lasers.
 
-use proptest::prelude::*;
 use std::ops::ControlFlow;
 
+use proptest::prelude::*;
 use skyhop_model::{Compat, Relay};
 use skyhop_path::fibre::fibre_delay_s;
 use skyhop_path::network::{Demand, Leg, Links, NetworkRequest, NetworkStep, NetworkSteps, Role};
-use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
+use skyhop_path::{PathOptions, PathRequest, Place};
 use skyhop_units::{Duration, Instant, Rate};
 
-use crate::network::{STEP, followed, request, small};
+use crate::network::{STEP, followed, request, request_of_path, small};
 
 fn terminal(handover: &str) -> Role {
     Role::Terminal { handover: handover.to_owned() }
@@ -99,20 +99,12 @@ proptest! {
         let point = request.sites[last as usize].clone();
         let options = PathOptions { isl_backhaul: true, pops: vec![point.clone()], ..request.options.clone() };
         let of_path = PathRequest {
-            constellation: request.constellation.clone(),
-            from: request.sites[0].clone(),
             to: point,
             gateways: request.sites[1..last as usize].to_vec(),
             relay: Some(Relay::Access),
-            handover: "immediate".to_owned(),
-            outage: OutageModel::None,
-            intermediate_outage: Duration::ZERO,
-            compat: request.compat,
-            start: request.start,
-            step: STEP,
             duration: STEP,
-            seed: 0,
             options,
+            ..request_of_path(&request)
         };
         let step = &steps(&request, 1)[0];
         let of_network = step.routes[last as usize].up(0);

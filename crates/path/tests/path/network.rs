@@ -47,6 +47,26 @@ pub(crate) fn request(
     }
 }
 
+/// Request for the path over lasers between the first two sites of a network, which is the shortest at each step.
+pub(crate) fn request_of_path(network: &NetworkRequest) -> PathRequest {
+    PathRequest {
+        constellation: network.constellation.clone(),
+        from: network.sites[0].clone(),
+        to: network.sites[1].clone(),
+        gateways: Vec::new(),
+        relay: Some(Relay::Isl),
+        handover: "immediate".to_owned(),
+        outage: OutageModel::None,
+        intermediate_outage: Duration::ZERO,
+        compat: network.compat,
+        start: network.start,
+        step: STEP,
+        duration: network.duration,
+        seed: 0,
+        options: network.options.clone(),
+    }
+}
+
 /// Satellites that a packet from one site to another passes while the routes of a step hold.
 pub(crate) fn followed(step: &NetworkStep, from: usize, to: usize) -> Vec<u32> {
     let routes = &step.routes[to];
@@ -99,22 +119,7 @@ proptest! {
         let sites: Vec<Place> =
             places.iter().enumerate().map(|(n, (lat, lon))| Place::new(&n.to_string(), *lat, *lon)).collect();
         let request = request(small(), sites.clone(), Compat::None);
-        let of_paths = PathRequest {
-            constellation: request.constellation.clone(),
-            from: sites[0].clone(),
-            to: sites[1].clone(),
-            gateways: Vec::new(),
-            relay: Some(Relay::Isl),
-            handover: "immediate".to_owned(),
-            outage: OutageModel::None,
-            intermediate_outage: Duration::ZERO,
-            compat: Compat::None,
-            start: request.start,
-            step: STEP,
-            duration: request.duration,
-            seed: 0,
-            options: PathOptions::default(),
-        };
+        let of_paths = request_of_path(&request);
         let mut steps = NetworkSteps::new(request.clone(), threads).unwrap();
         let mut routes = BTreeMap::new();
         for of_pairs in AllPairs::new(&of_paths, &sites).unwrap() {

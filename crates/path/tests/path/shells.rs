@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use skyhop_model::{Compat, Relay, ShellLinks};
+use skyhop_model::{Compat, ShellLinks};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris, Vec3};
 use skyhop_path::network::{NetworkRequest, NetworkSteps};
 use skyhop_path::topology::{Topology, topology};
-use skyhop_path::{OutageModel, PathOptions, PathRequest, Place};
+use skyhop_path::{PathOptions, PathRequest, Place};
 use skyhop_units::{Duration, Instant};
 
-use crate::network;
+use crate::network::{self, request_of_path};
 
 /// Two shells of 16 planes with 12 satellites that turn against each other, and the first satellite of the lower one.
 fn two_shells() -> (Constellation, u32) {
@@ -88,21 +88,13 @@ impl Joined {
     fn new() -> Self {
         let (constellation, _) = two_shells();
         let site = Place::new("a", 0.0, 0.0);
+        let options = PathOptions { isl_shells: ShellLinks::Nearest, ..PathOptions::default() };
+        let network = network::request(constellation, vec![site.clone(), site], Compat::None);
         let request = PathRequest {
-            from: site.clone(),
-            to: site,
-            gateways: Vec::new(),
-            relay: Some(Relay::Isl),
-            handover: "immediate".to_owned(),
-            outage: OutageModel::None,
-            intermediate_outage: Duration::ZERO,
-            compat: Compat::None,
-            start: constellation.epoch,
             step: Duration::from_secs(1),
             duration: Duration::from_secs(3600),
-            seed: 0,
-            options: PathOptions { isl_shells: ShellLinks::Nearest, ..PathOptions::default() },
-            constellation,
+            options,
+            ..request_of_path(&network)
         };
         let ephemeris = Ephemeris::new(&request.constellation, EarthModel::Wgs84);
         Self { topology: topology(&request, &ephemeris), request, ephemeris }

@@ -37,7 +37,8 @@ def network_czml(
     """Return the CZML of a run's loads in intervals that end at `edges_s`.
 
     A laser is shown in the intervals in which it carried something, with the colour of its busier
-    direction. A satellite has the colour of its downlink, and a site that of its uplink.
+    direction. A satellite has the colour of its downlink, and a site that of its own
+    busiest link.
 
     Args:
         run: a run over a network.
@@ -88,7 +89,7 @@ def _satellites(
 
 def _sites(loads: Loads, network: Network, most: float) -> Iterator[dict[str, Any]]:
     rows = busiest_of_sites(loads)
-    for site in network.sites:
+    for site in network.sites_in_use(rows):
         place = {"cartesian": np.round(site.position_m, 1).tolist()}
         colours = _colours(loads, network, rows.get(site.name), most)
         packet = _point(f"site {site.name}", site.name, place, 9, colours)

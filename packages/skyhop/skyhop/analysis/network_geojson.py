@@ -52,7 +52,7 @@ def network_geojson(run: RunRecord, network: Network, edges_s: tuple[float, floa
 
 def _sites(loads: Loads, network: Network) -> Iterator[dict[str, Any]]:
     rows = busiest_of_sites(loads)
-    for site in network.sites:
+    for site in network.sites_in_use(rows):
         at = [round(site.longitude_deg, 5), round(site.latitude_deg, 5)]
         row = rows.get(site.name)
         yield _feature(

@@ -41,11 +41,13 @@ def network_text(network: Mapping[str, Any]) -> str:
 
 def link_texts(network: Mapping[str, Any]) -> dict[str, str]:
     """Return the rate and the queue of each kind of a network's links as text, by kind."""
-    links = {"lasers": network["lasers"]}
+    links = {"lasers": network["lasers"]} if network.get("relay") != "bent-pipe" else {}
     links |= {f"{way}links": network["user_links"][way] for way in ("up", "down")}
     if "gateways" in network:
         links |= {f"gateway {way}links": network["gateway_links"][way] for way in ("up", "down")}
-    return {kind: f"{link['rate']}, queue {link['queue']}" for kind, link in links.items()}
+    texts = {kind: f"{link['rate']}, queue {link['queue']}" for kind, link in links.items()}
+    access = network["user_links"].get("access")
+    return texts | ({"access profile": access} if access else {})
 
 
 def used_links(runs: Sequence[RunHeader]) -> list[UsedLink]:

@@ -20,7 +20,7 @@ from skyhop.analysis.network_loads import Channel, loads_of
 from skyhop.analysis.tables import short_number
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import ground_points_deg
-from skyhop.data.networks import Network
+from skyhop.data.networks import Network, NetworkSite
 from skyhop.data.records import RunRecord
 
 _MARGIN_DEG = (6.0, 8.0)
@@ -53,7 +53,7 @@ class MapLink:
 
 @dataclass(frozen=True)
 class MapNode:
-    """Site with the load of its uplink, or satellite with the load of its downlink."""
+    """Site with the load of its own busiest link, or satellite with the load of its downlink."""
 
     kind: MapKind
     name: str
@@ -198,7 +198,11 @@ def _rank(node: MapNode, ranks: Mapping[str, float]) -> float:
 
 def _window(channels: Sequence[Channel], shown: Sequence[_Shown], network: Network) -> Window:
     """Return the region with all sites and all satellites that carried something."""
-    points = [np.array([(site.latitude_deg, site.longitude_deg) for site in network.sites])]
+    points = [
+        np.array(
+            [(site.latitude_deg, site.longitude_deg) for site in _sites_in_use(network, channels)]
+        )
+    ]
     for each in shown:
         used = [
             positions[satellite]
@@ -243,6 +247,10 @@ def _satellites(channels: Sequence[Channel], shown: _Shown, window: Window) -> l
     return nodes
 
 
+def _sites_in_use(network: Network, channels: Sequence[Channel]) -> list[NetworkSite]:
+    return network.sites_in_use({channel.site for channel in channels})
+
+
 def _sites(shown: _Shown, scene: _Scene) -> list[MapNode]:
     of_sites: dict[str, float] = {}
     for channel, load in zip(scene.channels, shown.loads.tolist(), strict=True):
@@ -255,7 +263,7 @@ def _sites(shown: _Shown, scene: _Scene) -> list[MapNode]:
             _into([site.latitude_deg, site.longitude_deg], scene.window),
             of_sites.get(site.name) or None,
         )
-        for site in scene.network.sites
+        for site in _sites_in_use(scene.network, scene.channels)
     ]
 
 

@@ -68,8 +68,8 @@ def network_part(run: RunRecord) -> NetworkPart | None:
         map_caption=(
             "Links coloured by utilisation: the bytes that they sent, divided by those that their "
             "rate allowed. A laser has the colour of its busier direction, a satellite that of its "
-            "downlink, a site that of its uplink. Each link is shown where it was when it had "
-            "carried half of its bytes."
+            "downlink, a site that of its own busiest link. Each link is shown where it was when "
+            "it had carried half of its bytes."
         ),
         view=None if network is None else partial(network_map, run, network),
         missing=missing,

@@ -6,8 +6,9 @@ simulator derives it: sites with their positions, and flows with the sites betwe
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -48,6 +49,9 @@ class Network:
     scenario: Mapping[str, Any]
     """The table `[network]` of the resolved scenario."""
     sites: Sequence[NetworkSite]
+    """Terminals, and the gateways and points of presence."""
+    relays: frozenset[str]
+    """Names of the gateways and points of presence."""
     ends: Mapping[int, tuple[str, str]]
     """Sites of each flow by the flow's id: first the one that sends the data, then the other."""
 
@@ -76,6 +80,15 @@ class Network:
         """Return the earth-fixed positions (m) of all satellites at a time of the run, (n, 3)."""
         moment = self.start if self.stands_still else self.utc(at_s)
         return self.constellation.positions(moment.isoformat().replace("+00:00", "Z"))
+
+    def sites_in_use(self, with_links: Collection[str]) -> list[NetworkSite]:
+        """Return the terminals, and those gateways and points of presence that take part.
+
+        Args:
+            with_links: names of the sites whose links carried something.
+        """
+        in_use = {*with_links, *itertools.chain.from_iterable(self.ends.values())}
+        return [s for s in self.sites if s.name not in self.relays or s.name in in_use]
 
     def site(self, name: str) -> NetworkSite | None:
         """Return the site with this name; None if the network has none."""
@@ -113,11 +126,18 @@ def _network(text: str) -> Network:
         int(flow["id"]): _from_sender([names[place] for place in flow["sites"]], flow)
         for flow in built["flows"]
     }
-    network = Network(json.loads(text)["network"], sites, ends)
+    roles = built["network"]["request"].get("roles", [])
+    relays = frozenset(
+        name for name, role in zip(names, roles, strict=False) if role in _RELAY_ROLES
+    )
+    network = Network(json.loads(text)["network"], sites, relays, ends)
     if not np.isfinite(network.satellites_m(0.0)).any():
         raise InputError("no satellite of the constellation has a position at the run's start")
     return network
 
+
+_RELAY_ROLES = ("Gateway", "PointOfPresence")
+"""Roles of places without terminals, as an experiment names them."""
 
 _POSITION = ("latitude_deg", "longitude_deg", "altitude_m")
 

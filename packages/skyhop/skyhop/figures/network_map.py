@@ -200,7 +200,7 @@ def _add_key(figure: Sheet, axes: Sequence[Axes], view: NetworkMap) -> None:
     marks = [
         Line2D([], [], color=_COLOURS(0.6), linewidth=pt(first, 2), label="laser"),
         _mark("satellite: downlink", "satellite", first),
-        _mark("site: uplink", "site", first),
+        _mark("site: own links", "site", first),
     ]
     first.legend(handles=marks, frameon=False, fontsize=pt(first, 8.5), loc="lower left",
                  bbox_to_anchor=(-0.01, 1.0), ncols=3, columnspacing=1.0, handletextpad=0.4,

@@ -25,7 +25,7 @@ from validation import (
     pings,
     this_kernel,
 )
-from validation.bench import calls, kernel, sim
+from validation.bench import calls, kernel, networks, sim
 from validation.hypatia import cross_traffic
 from validation.linux import chance, engines, scenarios, short, traces
 from validation.ns3 import packets
@@ -146,6 +146,8 @@ def values(executor: Executor) -> dict[str, object]:
         "orbits": lambda: pages.table_of([calls.orbit_row(relay) for relay in calls.LEOEM_S]),
         "pairs": lambda: pages.table_of([calls.pairs_row()]),
         "simulations": lambda: pages.table_of([sim.simulation_row(o) for o in sim.SIMULATIONS]),
+        "networks": lambda: pages.table_of(list(networks.rows())),
+        "network_rounds": networks.ROUNDS,
         "live": this_kernel.punctuality_rows,
         "films": films_in_browsers.table,
     }

@@ -1,5 +1,6 @@
 //! Python bindings that run experiments with an engine.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -7,9 +8,9 @@ use pyo3::prelude::*;
 use skyhop_engine::{Control, Ended, Engine, Mock};
 use skyhop_host::Program;
 use skyhop_live::{Guest, LiveEngine, LiveOptions};
-use skyhop_record::{Sink, SummaryOnly};
+use skyhop_record::{Capture, Capturing, Sink, SummaryOnly};
 use skyhop_sim::Simulator;
-use skyhop_units::Duration;
+use skyhop_units::{Duration, QuantityError, UtcInstant};
 
 use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyExperiment, PyRunDirectory};
@@ -25,6 +26,18 @@ pub(crate) struct Options {
     default_cc: Option<String>,
     internet: bool,
     guest: Option<GuestOptions>,
+    capture: Option<CaptureOptions>,
+}
+
+/// Capture of a run's packets.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct CaptureOptions {
+    file: PathBuf,
+    /// Ids of flows; empty for all.
+    flows: Vec<u32>,
+    file_size: Option<String>,
+    files: Option<u32>,
 }
 
 /// Guest kernel, in virtual time, on which a run is executed.
@@ -40,7 +53,7 @@ struct GuestOptions {
 
 impl Options {
     fn live(self) -> LiveOptions {
-        let Self { client, server, default_cc, internet, guest } = self;
+        let Self { client, server, default_cc, internet, guest, capture: _ } = self;
         let program = client.map(|client| Program { client, server });
         let usual = LiveOptions::default();
         let default_cc = default_cc.unwrap_or(usual.default_cc);
@@ -52,6 +65,24 @@ impl Options {
             options,
         });
         LiveOptions { program, default_cc, internet, guest, ..usual }
+    }
+}
+
+impl CaptureOptions {
+    /// Capture of an experiment's packets.
+    fn of(&self, experiment: &PyExperiment) -> Fallible<Capture> {
+        let Self { file, flows, file_size, files } = self;
+        let experiment = &experiment.experiment;
+        let known: Vec<u32> = experiment.flows.iter().map(|flow| flow.id).collect();
+        if let Some(unknown) = flows.iter().find(|id| !known.contains(id)) {
+            let what = format!("there is no flow {unknown} to capture; flows are numbered from 0");
+            return Err(input_error(&what));
+        }
+        let wrong = |error: QuantityError| input_error(&format!("size of capture files: {error}"));
+        let file_bytes = file_size.as_deref().map(str::parse).transpose().map_err(wrong)?;
+        let start = experiment.path().header.start.unwrap_or(UtcInstant::from_unix_nanos(0));
+        let flows = (!flows.is_empty()).then(|| flows.clone());
+        Ok(Capture { file: file.clone(), flows, file_bytes, files: *files, start })
     }
 }
 
@@ -99,9 +130,16 @@ pub(crate) fn run_engine(
     options: Options,
     progress: Py<PyAny>,
 ) -> Fallible<Outcome> {
+    let capture = options.capture.as_ref().map(|capture| capture.of(experiment)).transpose()?;
     let (engine, started) = (engine(name, options)?, Instant::now());
     let mut writer = directory.writer(experiment)?;
-    run(py, &*engine, experiment, &mut writer, (progress, started))
+    match capture {
+        None => run(py, &*engine, experiment, &mut writer, (progress, started)),
+        Some(capture) => {
+            let mut sink = Capturing::new(&mut writer, capture);
+            run(py, &*engine, experiment, &mut sink, (progress, started))
+        }
+    }
 }
 
 /// Run an experiment with the engine `name` without writing files. Return the outcome, and the summary as JSON, which

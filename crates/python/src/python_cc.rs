@@ -52,6 +52,10 @@ impl Sink for Guarded<'_> {
         })?;
         self.0.write(piece)
     }
+
+    fn takes_packets_of(&self, flow: u32) -> bool {
+        self.0.takes_packets_of(flow)
+    }
 }
 
 /// Reset the failure; return whether the run was ended by Ctrl-C.

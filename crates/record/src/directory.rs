@@ -197,6 +197,7 @@ impl RunWriter {
                 let sites = &self.sites;
                 self.routes.add(rows, |row| row.t_ns, |rows| route_columns(rows, sites))?;
             }
+            Piece::Packets(_) => {}
             Piece::App(table, rows) => {
                 let segments = self
                     .apps

@@ -6,6 +6,7 @@
 //! written, so that memory does not grow with the run's length.
 
 mod app_detail;
+mod capture;
 mod counters;
 mod directory;
 mod planned;
@@ -19,6 +20,7 @@ mod tables;
 mod tally;
 
 pub use app_detail::{AppDetail, CallColumns, CallSummary, VideoSummary};
+pub use capture::{Capture, Capturing};
 pub use counters::{AckRtts, ConnectionEnd, FlowEnd, FlowState, RunConclusion};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;

@@ -10,6 +10,7 @@ use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End, without_numbers};
 use skyhop_units::{Bytes, Duration, Instant};
 use skyhop_video::ChunkRow;
+use skyhop_wire::CapturedPacket;
 
 use crate::app_detail::{AppDetail, CallAccount, VideoSummary};
 use crate::counters::{AckRtts, ConnectionEnd, FlowEnd, FlowState, RunConclusion};
@@ -199,6 +200,14 @@ impl<'r> Recorder<'r> {
     pub fn events(&mut self, rows: impl IntoIterator<Item = EventRow>) -> Result<(), FileError> {
         rows.into_iter().for_each(|row| self.event(row));
         self.write_surplus_events()
+    }
+
+    /// Hand captured packets to the sink, in the order of time.
+    ///
+    /// # Errors
+    /// The sink cannot write.
+    pub fn packets(&mut self, packets: Vec<CapturedPacket>) -> Result<(), FileError> {
+        self.write_rows(Piece::Packets, packets)
     }
 
     /// Record an event that the experiment did not schedule.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::{AppTable, PATH_LINK};
+use skyhop_wire::CapturedPacket;
 
 use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, RouteRow, Summary};
 
@@ -24,6 +25,8 @@ pub enum Piece {
     Probes(Vec<ProbeRow>),
     /// Rows of routes.parquet, ordered by time.
     Routes(Vec<RouteRow>),
+    /// Packets of the flows that the sink takes packets of, ordered by time.
+    Packets(Vec<CapturedPacket>),
     /// Rows of an application's table, in the order in which the transactions ended.
     App(AppTable, Vec<AppRow>),
     /// Content of run.json, the last piece but one.
@@ -53,6 +56,12 @@ pub trait Sink {
     /// # Errors
     /// The piece cannot be written or sent.
     fn write(&mut self, piece: Piece) -> Result<(), FileError>;
+
+    /// Whether the sink takes the packets of a flow.
+    fn takes_packets_of(&self, flow: u32) -> bool {
+        let _ = flow;
+        false
+    }
 }
 
 /// Sink that keeps only a run's summary; rows are discarded.
@@ -111,6 +120,7 @@ impl RunData {
                 self.probes.sort_by_key(|row| (row.probe, row.seq));
             }
             Piece::Routes(rows) => self.routes.extend(rows),
+            Piece::Packets(_) => {}
             Piece::App(table, rows) => self.apps.entry(table).or_default().extend(rows),
             Piece::Run(run) => self.run = run,
             Piece::Summary(summary) => self.summary = *summary,

@@ -7,7 +7,8 @@ use skyhop_units::Instant;
 
 use std::cell::Cell;
 
-use crate::flow::{InFlight, Message, traffic};
+use crate::flow::{self, InFlight, Message, traffic};
+use crate::tap::Tap;
 
 /// Packet sink of one end of a flow, which is told the number of the connection that sends.
 pub(crate) trait Departs: PacketSink {
@@ -59,16 +60,43 @@ impl Departs for Departure<'_> {
     }
 }
 
-impl PacketSink for Departure<'_> {
+impl Departure<'_> {
+    /// First link of the route, and the link's packet around this one.
     #[inline(always)]
-    fn send(&mut self, packet: Packet) {
+    fn addressed(&mut self, packet: Packet) -> (usize, flow::Packet) {
         let (link, hop) = match self.first {
             Some(first) => first,
             None => *self.first.insert(self.first_link()),
         };
         let Self { connection, to, tos, .. } = *self;
         let (flow, message) = (self.flow as u32, Message::Tcp(packet));
-        let packet = InFlight { flow, connection, hop, to, tos, message }.packet();
+        (link, InFlight { flow, connection, hop, to, tos, message }.packet())
+    }
+}
+
+impl PacketSink for Departure<'_> {
+    #[inline(always)]
+    fn send(&mut self, packet: Packet) {
+        let (link, packet) = self.addressed(packet);
         self.links[link].enqueue(self.now, packet);
+    }
+}
+
+/// Departure whose packets are captured.
+pub(crate) struct TappedDeparture<'d, 'n>(pub(crate) &'d mut Departure<'n>, pub(crate) &'d mut Tap);
+
+impl Departs for TappedDeparture<'_, '_> {
+    fn set_connection(&mut self, number: u32) {
+        self.0.set_connection(number);
+    }
+}
+
+impl PacketSink for TappedDeparture<'_, '_> {
+    fn send(&mut self, packet: Packet) {
+        let Self(departure, tap) = self;
+        let (link, packet) = departure.addressed(packet);
+        tap.begun(&packet);
+        tap.sent(link, &packet, departure.now);
+        departure.links[link].enqueue(departure.now, packet);
     }
 }

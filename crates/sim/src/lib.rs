@@ -15,6 +15,7 @@ mod sampler;
 mod session;
 mod signal;
 mod size;
+mod tap;
 mod tcp_flow;
 
 use std::ops::ControlFlow;
@@ -27,6 +28,7 @@ use skyhop_link::Link;
 use skyhop_record::{EventRow, FileError, Recorder, RunConclusion, Sink};
 use skyhop_signal::blind::Estimate;
 use skyhop_units::Instant;
+use skyhop_wire::CapturedPacket;
 
 pub use crate::session::{ExternalPolicy, Session};
 
@@ -34,6 +36,7 @@ use crate::constellation::{Backgrounds, Constellation};
 use crate::flow::Flow;
 use crate::network::Network;
 use crate::sampler::Sampler;
+use crate::tap::Tap;
 
 /// Engine that runs experiments in virtual time; runs over a network use up to eight processors.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,6 +107,10 @@ impl Engine for SimulatorOn {
     ) -> Result<Ended, EngineError> {
         size::check(experiment)?;
         let mut simulation = simulation(experiment, self.threads)?;
+        let mut captured = experiment.flows.iter().map(|flow| sink.takes_packets_of(flow.id));
+        if captured.any(|is_captured| is_captured) {
+            simulation.capture(&|flow| sink.takes_packets_of(flow))?;
+        }
         let mut recorder = Recorder::begin(experiment, self.name(), sink)?;
         skyhop_engine::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
         let mut sampler = Sampler::new(experiment, simulation.flows());
@@ -113,6 +120,7 @@ impl Engine for SimulatorOn {
             let before_s = control.wall_s();
             let progress = simulation.run_until(due);
             engine_s += control.wall_s() - before_s;
+            recorder.packets(simulation.captured())?;
             if progress.is_break() {
                 simulation.sample(&mut sampler, &mut recorder)?;
                 control.progress(due.saturating_since(Instant::START), experiment.duration);
@@ -152,6 +160,14 @@ trait Simulation {
         recorder: &mut Recorder<'_>,
     ) -> Result<(), FileError>;
 
+    /// Capture the packets of the flows with these ids.
+    fn capture(&mut self, flows: &dyn Fn(u32) -> bool) -> Result<(), Unsupported>;
+
+    /// Packets captured since the last call, in the order of time.
+    fn captured(&mut self) -> Vec<CapturedPacket> {
+        Vec::new()
+    }
+
     /// Record how the flows ended, and return the time of the last sample.
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant;
 
@@ -185,6 +201,15 @@ impl Simulation for Network {
         let marked = std::mem::take(&mut self.marked);
         let stats = self.links.iter().map(Link::stats);
         sampler.sample(&mut self.flows, (&mut self.events, marked), stats, recorder)
+    }
+
+    fn capture(&mut self, flows: &dyn Fn(u32) -> bool) -> Result<(), Unsupported> {
+        self.tap = Some(Box::new(Tap::new(&self.flows, flows)));
+        Ok(())
+    }
+
+    fn captured(&mut self) -> Vec<CapturedPacket> {
+        self.tap.as_mut().map_or_else(Vec::new, |tap| tap.take())
     }
 
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {

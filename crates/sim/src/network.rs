@@ -13,11 +13,12 @@ use skyhop_record::EventRow;
 use skyhop_units::Instant;
 
 use crate::access::Access;
-use crate::departure::Departure;
+use crate::departure::{Departure, TappedDeparture};
 use crate::flow::{Flow, InFlight, Kind, Message, Packet, component, routes, traffic};
 use crate::order::seeded_in_order;
 use crate::session::ExternalPolicy;
 use crate::signal::{Signal, phase_rows};
+use crate::tap::Tap;
 use crate::tcp_flow::TcpFlow;
 use skyhop_net::Calendar;
 
@@ -48,6 +49,8 @@ pub(crate) struct Network {
     pub(crate) events: Vec<EventRow>,
     /// Ids of the flows whose packets were marked, one entry per packet.
     pub(crate) marked: Vec<u32>,
+    /// Capture of packets; `None` if nothing is captured.
+    pub(crate) tap: Option<Box<Tap>>,
     external: Option<Arc<dyn ExternalPolicy>>,
     /// Component and time at which the run paused for an external decision; the next [`Self::run_until`]
     /// continues there.
@@ -82,6 +85,7 @@ impl Network {
             path_back: component(experiment.path_link(), Direction::Back),
             events: Vec::new(),
             marked: Vec::new(),
+            tap: None,
             external,
             paused: None,
         };
@@ -175,6 +179,9 @@ impl Network {
         if link == self.path_back {
             self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
         }
+        if let Some(tap) = &mut self.tap {
+            tap.arrived(link, &arrival.packet, arrival.at);
+        }
         self.carry(arrival.packet, now);
     }
 
@@ -182,6 +189,9 @@ impl Network {
     #[cold]
     fn record_drops_and_marks(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
+            if let Some(tap) = &mut self.tap {
+                tap.lost(link, &drop);
+            }
             let flow = &mut self.flows[drop.packet.flow as usize];
             let place = ((link / 2) as u16, Direction::ALL[link % 2]);
             let id = Some(flow.plan.id);
@@ -216,6 +226,9 @@ impl Network {
     }
 
     fn enter(&mut self, link: usize, packet: Packet, now: Instant) {
+        if let Some(tap) = &mut self.tap {
+            tap.sent(link, &packet, now);
+        }
         self.links[link].enqueue(now, packet);
         self.calendar.set(link, self.links[link].next_wakeup());
     }
@@ -231,6 +244,9 @@ impl Network {
     }
 
     fn deliver(&mut self, packet: &InFlight, now: Instant) {
+        if let Some(tap) = &mut self.tap {
+            tap.ended(packet);
+        }
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
         match (&mut flow.kind, &packet.message) {
@@ -296,7 +312,12 @@ impl Network {
             let towards = (side.other(), plan.dscp.tos());
             let mut departure =
                 Departure::new((&self.routes, &mut self.links), index, towards, now);
-            tcp.transmit(side, now, &mut departure);
+            match &mut self.tap {
+                None => tcp.transmit(side, now, &mut departure),
+                Some(tap) => {
+                    tcp.transmit(side, now, &mut TappedDeparture(&mut departure, tap));
+                }
+            }
             if let Some((link, _)) = departure.first {
                 self.calendar.set(link, self.links[link].next_wakeup());
             }

@@ -257,6 +257,14 @@ class GuestOptions(TypedDict):
     hz: int
     options: list[str]
 
+class CaptureOptions(TypedDict):
+    """Capture of a run's packets: file, ids of flows (none: all), size of a file, files kept."""
+
+    file: str
+    flows: list[int]
+    file_size: str | None
+    files: int | None
+
 class EngineOptions(TypedDict):
     """Options of a run in addition to its scenario; each engine uses its own ones."""
 
@@ -265,6 +273,7 @@ class EngineOptions(TypedDict):
     default_cc: str | None
     internet: bool
     guest: GuestOptions | None
+    capture: CaptureOptions | None
 
 # End of a run (s), whether it was interrupted, and the exit status of its program.
 Outcome: TypeAlias = tuple[float, bool, int | None]

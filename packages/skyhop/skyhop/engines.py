@@ -41,6 +41,32 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Capture:
+    """Packets of a simulated run to write to capture files (pcapng), as tcpdump would.
+
+    Attributes:
+        file: first file; further ones have "-2", "-3", … before the ending.
+        flows: ids of the flows; all if empty.
+        file_size: size from which on a new file begins, such as "100 MB".
+        files: number of files that stay; older ones are removed.
+    """
+
+    file: str | os.PathLike[str]
+    flows: Sequence[int] = ()
+    file_size: str | None = None
+    files: int | None = None
+
+    def options(self) -> _core.CaptureOptions:
+        """Return the options as the core takes them."""
+        return {
+            "file": os.fspath(self.file),
+            "flows": list(self.flows),
+            "file_size": self.file_size,
+            "files": self.files,
+        }
+
+
+@dataclass(frozen=True)
 class Observer:
     """Progress callbacks, called with (done, total), for computing the path and for the run."""
 
@@ -82,6 +108,7 @@ def live(
         "default_cc": None if cc is None else absolute_cc_name(cc),
         "internet": program.internet if program else False,
         "guest": None,
+        "capture": None,
     }
     # A program replaces the flows, so the kernel needs none of their congestion controls.
     for_kernel = program is None
@@ -229,6 +256,11 @@ def _check_not_interrupted(outcome: _core.Outcome) -> None:
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; nothing was kept", None)
 
 
+def capturing(capture: Capture | None) -> _core.EngineOptions | None:
+    """Return an engine's options for a capture; None without one."""
+    return None if capture is None else {**_NO_OPTIONS, "capture": capture.options()}
+
+
 def _engine(name: str) -> str:
     return "mock" if os.environ.get("SKYHOP_MOCK") else name
 
@@ -239,6 +271,7 @@ _NO_OPTIONS: _core.EngineOptions = {
     "default_cc": None,
     "internet": False,
     "guest": None,
+    "capture": None,
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 from skyhop.data.runs import Run
 from skyhop.data.scenarios import Scenario, load_scenario
-from skyhop.engines import Observer, run_with
+from skyhop.engines import Capture, Observer, capturing, run_with
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +23,7 @@ def sim(
     sets: Sequence[str] = (),
     force: bool = False,
     observer: Observer | None = None,
+    capture: Capture | None = None,
 ) -> Run: ...
 
 
@@ -48,6 +49,7 @@ def sim(
     sets: Sequence[str] = (),
     force: bool = False,
     observer: Observer | None = None,
+    capture: Capture | None = None,
 ) -> Run | pl.DataFrame:
     """Run a scenario in virtual time: deterministic, and faster than the wall clock.
 
@@ -64,6 +66,7 @@ def sim(
         sets: overrides, each "KEY=VALUE".
         force: use `output` even if it is not empty.
         observer: receives the progress; by default a progress bar is shown.
+        capture: capture files of the run's packets; not with `repeat`.
 
     Returns:
         The run; with `repeat` a polars frame, one row per flow and seed.
@@ -79,4 +82,5 @@ def sim(
 
         return sweep(scenario, output=output, repeat=repeat, jobs=jobs, sets=seeded)
     loaded = load_scenario(scenario, seeded)
-    return run_with("sim", loaded, output, force=force, observer=observer)
+    options = capturing(capture)
+    return run_with("sim", loaded, output, options, force=force, observer=observer)

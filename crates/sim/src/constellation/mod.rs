@@ -134,6 +134,11 @@ impl Simulation for Constellation {
         sampler.sample(&mut ends.flows, (&mut ends.events, marked), stats, recorder)
     }
 
+    fn capture(&mut self, _flows: &dyn Fn(u32) -> bool) -> Result<(), Unsupported> {
+        let what = "packets are captured in runs over a [path]; leave out the capture";
+        Err(Unsupported::new("network", what))
+    }
+
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {
         self.warning.take().into_iter().for_each(|warning| recorder.warn(warning));
         let base_rtts = self.network.views().mean_base_rtts();

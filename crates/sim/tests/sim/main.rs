@@ -5,6 +5,7 @@ mod applications;
 mod background;
 mod blind;
 mod cake;
+mod capture;
 mod codel;
 mod constellation;
 mod every_module;

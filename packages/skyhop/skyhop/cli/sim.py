@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,10 @@ from skyhop.cli.runs import (
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
+from skyhop.errors import InputError
+
+if TYPE_CHECKING:
+    from skyhop.engines import Capture
 
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
@@ -32,6 +36,8 @@ Examples:
   skyhop sim scenario.toml -o runs/cubic
 
   skyhop sim scenario.toml -o runs/mine --set flow.0.cc=./myidea.c
+
+  skyhop sim scenario.toml -o runs/cubic --pcap cubic.pcapng
 
   skyhop sim scenario.toml -o runs/bbr --set flow.0.cc=bbr --repeat 20 --jobs 2
 """
@@ -55,6 +61,20 @@ def sim(
     jobs: Annotated[
         int, typer.Option(metavar="N", min=1, help="Number of concurrent repeats.")
     ] = 1,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Capture the packets too, for Wireshark (pcapng)."),
+    ] = None,
+    pcap_flow: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", help="Capture this flow only; may be repeated."),
+    ] = None,
+    pcap_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help='New capture file from "100 MB" on.')
+    ] = None,
+    pcap_files: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Keep the last N capture files.")
+    ] = None,
     force: Force = False,
     force_size: ForceSize = False,
     each: Each = False,
@@ -63,13 +83,16 @@ def sim(
 ) -> None:
     """Simulate a scenario, once or with several seeds."""
     from skyhop.data.runs import read_run
+    from skyhop.engines import Capture
     from skyhop.simulation import sim
 
     check_form(as_json=as_json, as_csv=as_csv)
     overrides = with_size(sets, force_size=force_size)
+    capture = None if pcap is None else Capture(pcap, pcap_flow or (), pcap_size, pcap_files)
+    _check_capture(capture, [pcap_flow, pcap_size, pcap_files], repeat)
     if repeat is None:
         stop_on_signals()
-        sim(scenario, output, seed=seed, sets=overrides, force=force)
+        sim(scenario, output, seed=seed, sets=overrides, force=force, capture=capture)
         directories = [output]
     else:
         seeds = _seeds(scenario, overrides, seed, repeat)
@@ -84,6 +107,16 @@ def sim(
     _print_if_alike(directories)
     print_places(directories)
     print_how_to_report(output)
+
+
+def _check_capture(
+    capture: Capture | None, details: Sequence[object], repeat: int | None
+) -> None:
+    """Check that there is a capture if its details are given, and a single run for it."""
+    if capture is None and any(detail is not None for detail in details):
+        raise InputError("--pcap-flow, --pcap-size and --pcap-files go with --pcap FILE")
+    if capture is not None and repeat is not None:
+        raise InputError("--pcap captures a single run; leave out --repeat")
 
 
 def _print_if_alike(directories: Sequence[Path]) -> None:

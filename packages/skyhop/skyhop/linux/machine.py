@@ -264,6 +264,7 @@ class _Guest:
                 "hz": self.kernel.hz,
                 "options": list(self.kernel.options),
             },
+            "capture": None,
         }
         is_file = os.path.exists(scenario.origin)  # noqa: PTH110 - pathlib raises for some strings that are no paths
         job = {

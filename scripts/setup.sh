@@ -19,7 +19,7 @@ case $level in
     dev)   WANTED="$DEMO slirp4netns" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group docs"
            MEMBERS="skyhop-testbed skyhop-lab[convert,dish,gym]" ;;
-    soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
+    soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute tshark" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group docs --group soak --extra ray"
            MEMBERS="skyhop-testbed skyhop-lab[convert,dish,gym,xgboost]" ;;
     # libelf's build needs all of these except clang.

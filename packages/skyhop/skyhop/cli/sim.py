@@ -109,9 +109,7 @@ def sim(
     print_how_to_report(output)
 
 
-def _check_capture(
-    capture: Capture | None, details: Sequence[object], repeat: int | None
-) -> None:
+def _check_capture(capture: Capture | None, details: Sequence[object], repeat: int | None) -> None:
     """Check that there is a capture if its details are given, and a single run for it."""
     if capture is None and any(detail is not None for detail in details):
         raise InputError("--pcap-flow, --pcap-size and --pcap-files go with --pcap FILE")

@@ -635,9 +635,14 @@ def _curve(
 def _distinct_strips(
     shown: Sequence[_SeriesLine], begin_s: float, end_s: float
 ) -> list[tuple[str, EventStrip]]:
-    """Return one strip of events per distinct path, labelled with the hues that use the path."""
+    """Return one strip of events per distinct path, labelled with the hues that use the path.
+
+    Runs over a network have no path, and no strip.
+    """
     found: dict[bytes, tuple[list[str], Events]] = {}
     for one in shown:
+        if is_network(one.runs[0][0]):
+            continue
         events = one.runs[0][0].events.within(begin_s, end_s)
         key = events.t_s.tobytes() + "".join(events.kinds).encode()
         found.setdefault(key, ([], events))[0].append(one.hue.label)

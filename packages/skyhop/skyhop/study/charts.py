@@ -620,8 +620,9 @@ def _curve(
     path = run.path
     if series == "base_rtt" and is_network(run):
         by_second = None if flow is None else base_rtt_by_second(run, flow)
-        values = np.array([]) if by_second is None else by_second
-        return np.arange(len(values)) + 0.5, values
+        if by_second is None:
+            return np.array([]), np.array([])
+        return np.arange(len(by_second), dtype=np.float64) + 0.5, by_second
     if series == "base_rtt" and path is not None:
         return path.curve(path.delay_ms + path.delay_back_ms)
     if series == "base_rtt" or flow is None or flow not in run.flows:

@@ -26,7 +26,6 @@ from validation import (
     this_kernel,
 )
 from validation.bench import calls, kernel, networks, sim
-from validation.hypatia import cross_traffic
 from validation.linux import chance, engines, scenarios, short, traces
 from validation.ns3 import packets
 from validation.ns3.cases import QUICK
@@ -128,8 +127,6 @@ def values(executor: Executor) -> dict[str, object]:
         "ns3_quick": QUICK,
         "ns3_repeats": packets.REPEATS,
         "ns3_speed": packets.speed_table,
-        "hypatia_s": cross_traffic.DURATION_S,
-        "hypatia_cross_traffic": cross_traffic.table,
         "background_s": background.DURATION_S,
         "background_flows": background.flow_table,
         "background_probes": background.probe_table,

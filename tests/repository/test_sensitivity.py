@@ -38,7 +38,8 @@ def made_up(gain: float = 3.0) -> Cells:
 
 
 def test_each_paper_has_figures_whose_studies_have_one_map() -> None:
-    own = [paper.page for paper in papers() if paper.page != "skyhop"]
+    # Hypatia's claims are about orbits and routes, and no property of a link decides them.
+    own = [paper.page for paper in papers() if paper.page not in ("skyhop", "hypatia")]
     assert {figure.paper for figure in figures()} == {*own}
     for figure in figures():
         assert paper_of(figure.study).page == "skyhop"

@@ -58,7 +58,7 @@ pub struct LinkSample {
     pub backlog_bytes: i64,
     /// Packets in the queue at `t_ns`.
     pub backlog_packets: i64,
-    /// Bytes that arrived at the far end during the interval.
+    /// Bytes on the wire, with Ethernet headers, that arrived at the far end during the interval.
     pub delivered_bytes: i64,
     /// Bytes of the background load that the link carried during the interval.
     #[serde(default)]

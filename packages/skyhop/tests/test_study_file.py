@@ -219,8 +219,8 @@ WRONG = {
     ),
     "a list for text": (
         {"panel": [{"kind": "cdf", "title": "", "series": ["srtt"], "hue": "cc"}]},
-        "panel 1.series: expected 'goodput', 'cwnd', 'srtt', 'ack_rtt', 'throughput' or "
-        "'retransmit_share' (it is a list)",
+        "panel 1.series: expected 'goodput', 'cwnd', 'srtt', 'ack_rtt', 'throughput', "
+        "'retransmit_share' or 'laser_load' (it is a list)",
     ),
     "text for each": (
         {"panel": [{"kind": "comparison", "title": "", "metric": "goodput", "by": "cc",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from skyhop._core import PATH_LINK
+from skyhop.analysis.network_links import is_network
+from skyhop.analysis.network_routes import base_rtt_of_network_by_second
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import seconds
 from skyhop.data.records import RunRecord
@@ -43,10 +45,14 @@ def base_rtt_by_second(record: RunRecord, flow: int) -> FloatArray | None:
     """Return the mean base RTT (ms) in each second of a run, shape (n,), NaN without a path.
 
     None if the run directory does not determine the base RTT. This is so without a copy of the
-    run's path, and for a flow over a link with its own computed or imported path, of which runs
-    keep no copy.
+    run's path, for a flow over a link with its own computed or imported path, of which runs keep no
+    copy, and for some flows of a network (`base_rtt_of_network_by_second`).
     """
     entry = entry_of(record.scenario, flow)
+    if is_network(record):
+        found = base_rtt_of_network_by_second(record, flow)
+        extra = "0 s" if entry is None else entry[1].get("extra_rtt", "0 s")
+        return None if found is None else found + seconds(extra) * 1e3
     if entry is None:
         return None
     place, keys = entry

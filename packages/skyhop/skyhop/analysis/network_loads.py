@@ -138,16 +138,20 @@ def loads_of(run: RunRecord, edges_s: Sequence[float] | FloatArray | None = None
 
         arrived = sums(series.delivered_bytes)
         carried[row] = arrived * 8e-6 / lengths_s
-        loaded = sums(_all_bytes(series))
-        whole = float(_all_bytes(series).sum()) / max(run.duration_s, 1e-9)
-        if whole > 0:
-            utilisation[row] = _used(run, channel) * loaded / lengths_s / whole
+        utilisation[row] = sums(load_by_sample(run, channel, series)) * sample_s(run) / lengths_s
         backlog[row] = sums(series.backlog_bytes) / samples
         drops[row] = np.sum([sums(lost) for lost in series.drops.values()], axis=0)
         marks[row] = sums(series.marks)
         busiest_s[row] = _half_s(series)
     channels = [channel for channel, _ in found]
     return Loads(channels, edges, utilisation, carried, backlog, drops, marks, busiest_s)
+
+
+def load_by_sample(run: RunRecord, channel: Channel, series: LinkSeries) -> FloatArray:
+    """Return the utilisation of a direction, 0 to 1, in each sample of its series, shape (n,)."""
+    loaded = _all_bytes(series)
+    whole = float(loaded.sum()) * sample_s(run) / max(run.duration_s, 1e-9)
+    return _used(run, channel) * loaded / whole if whole > 0 else np.zeros(len(loaded))
 
 
 def _channels(run: RunRecord) -> Sequence[tuple[Channel, LinkSeries]]:

@@ -21,6 +21,7 @@ from skyhop.data.records import (
     PathRecord,
     Phases,
     ProbeSeries,
+    RouteSeries,
     RunRecord,
 )
 from skyhop.data.run_headers import RunHeader, read_run_headers, run_header
@@ -34,6 +35,7 @@ _FLOW_COLUMNS = (
 _LINK_COLUMNS = ("t_ns", "link", "direction", "backlog_bytes", "delivered_bytes")
 _EVENT_COLUMNS = ("t_ns", "kind", "outage_ns")
 _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
+_ROUTE_COLUMNS = ("t_ns", "from", "to", "way", "satellites")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _CALL_COLUMNS = (*_APP_COLUMNS, "direction", "mos")
 FILM = "chunks"
@@ -107,6 +109,9 @@ def _record(header: RunHeader, run: Run) -> RunRecord:
         path=path_record(read_path(path_file, force_size=run.force_size))
         if path_file.exists()
         else None,
+        routes=_routes(_checked(run.routes, _ROUTE_COLUMNS, directory / "routes.parquet"))
+        if (directory / "routes.parquet").exists()
+        else {},
     )
 
 
@@ -233,6 +238,19 @@ def _probe_series(frame: pl.DataFrame) -> dict[int, ProbeSeries]:
             scheduled_rtt_ms=_floats(rows, "scheduled_rtt_ns", 1e6),
         )
     return probes
+
+
+def _routes(frame: pl.DataFrame) -> dict[tuple[str, str], RouteSeries]:
+    found = {}
+    for (sender, receiver), rows in frame.group_by("from", "to", maintain_order=True):
+        if rows.get_column("way").n_unique() == 1:
+            in_order = rows.sort("t_ns")
+            texts = in_order.get_column("satellites").fill_null("").to_list()
+            satellites = [tuple(map(int, text.split("-"))) if text else () for text in texts]
+            found[(str(sender), str(receiver))] = RouteSeries(
+                _floats(in_order, "t_ns", 1e9), satellites
+            )
+    return found
 
 
 def _app_series(frames: Mapping[str, pl.DataFrame]) -> dict[int, AppSeries]:

@@ -167,13 +167,23 @@ class LinkSeries:
     t_s: FloatArray
     backlog_bytes: FloatArray
     delivered_bytes: FloatArray
-    """Bytes of IP packets that arrived at the far end of the link since the previous sample."""
+    """Bytes on the wire, with Ethernet headers, that arrived since the previous sample."""
     background_bytes: FloatArray
     """Bytes of the network's background that the link carried since the previous sample."""
     drops: Mapping[str, FloatArray]
     """Packets lost since the previous sample, by reason."""
     marks: FloatArray
     """Packets that the queue marked (ECN) since the previous sample."""
+
+
+@dataclass(frozen=True)
+class RouteSeries:
+    """Routes from one site of a network to another: n routes, ordered by time."""
+
+    t_s: FloatArray
+    """First times at which the routes hold in seconds, shape (n,); each holds until the next."""
+    satellites: Sequence[tuple[int, ...]]
+    """Satellites of each of the n routes, that of the sending site first; empty without a route."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +262,9 @@ class RunRecord(RunHeader):
     """Video players by flow id."""
     path: PathRecord | None
     """Path of the run; None if the run directory has no copy of it."""
+    routes: Mapping[tuple[str, str], RouteSeries]
+    """Routes of a network by their sending and receiving site, without those of a routing that
+    spreads flows over several ways."""
 
 
 def _merged(spans: Sequence[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:

@@ -255,7 +255,7 @@ def _maps(chart: MapChart, width: FigureWidth) -> Sheet:
 
 @_draw.register
 def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
-    """Draw one panel per series, below a strip with the handovers of each path."""
+    """Draw one panel per series, below a strip with the handovers of each path, if any."""
     several = len(chart.strips) > 1
     heights = [strip_height_in(strip) + 0.22 * several for _, strip in chart.strips]
     ratios = [*heights, *([1.9] * len(chart.panels))]
@@ -268,7 +268,7 @@ def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
     for ax, panel in zip(drawn, chart.panels, strict=True):
         draw_panel(ax, panel)
         ax.tick_params(labelbottom=False)
-    if not several:
+    if len(chart.strips) == 1:
         mark_panels(drawn, chart.strips[0][1])
     add_legend(drawn[0])
     label_time(drawn[-1], chart.end_s)

@@ -9,6 +9,7 @@ from functools import singledispatch
 import numpy as np
 import polars as pl
 
+from skyhop.analysis.base_rtt import base_rtt_by_second
 from skyhop.analysis.binning import ecdf, round_step
 from skyhop.analysis.charts import (
     BarChart,
@@ -29,6 +30,7 @@ from skyhop.analysis.charts import (
     named,
 )
 from skyhop.analysis.link_rate import any_above_rate, burst_note, is_above_every_rate
+from skyhop.analysis.network_links import is_network
 from skyhop.analysis.statistics import bootstrap_interval, deviation, ellipse
 from skyhop.analysis.styles import Style, style_of_index, styles_of
 from skyhop.analysis.timeline import Band, EventStrip, Line, Panel, Stroke, event_strip, from_zero
@@ -71,6 +73,7 @@ _SERIES_TITLES = {
     "ack_rtt": ("RTT of acknowledgements", "ms"),
     "throughput": ("throughput of the link", "Mbit/s"),
     "retransmit_share": ("sent again", "%"),
+    "laser_load": ("busiest laser on the route", "%"),
     "base_rtt": ("base RTT", "ms"),
 }
 
@@ -615,6 +618,11 @@ def _curve(
     series: str, panel: SeriesPanel, run: RunRecord, flow: int | None
 ) -> tuple[FloatArray, FloatArray]:
     path = run.path
+    if series == "base_rtt" and is_network(run):
+        by_second = None if flow is None else base_rtt_by_second(run, flow)
+        if by_second is None:
+            return np.array([]), np.array([])
+        return np.arange(len(by_second), dtype=np.float64) + 0.5, by_second
     if series == "base_rtt" and path is not None:
         return path.curve(path.delay_ms + path.delay_back_ms)
     if series == "base_rtt" or flow is None or flow not in run.flows:
@@ -628,9 +636,14 @@ def _curve(
 def _distinct_strips(
     shown: Sequence[_SeriesLine], begin_s: float, end_s: float
 ) -> list[tuple[str, EventStrip]]:
-    """Return one strip of events per distinct path, labelled with the hues that use the path."""
+    """Return one strip of events per distinct path, labelled with the hues that use the path.
+
+    Runs over a network have no path, and no strip.
+    """
     found: dict[bytes, tuple[list[str], Events]] = {}
     for one in shown:
+        if is_network(one.runs[0][0]):
+            continue
         events = one.runs[0][0].events.within(begin_s, end_s)
         key = events.t_s.tobytes() + "".join(events.kinds).encode()
         found.setdefault(key, ([], events))[0].append(one.hue.label)

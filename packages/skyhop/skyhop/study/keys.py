@@ -27,7 +27,9 @@ Moment = Annotated[str, Field(pattern=MOMENT)]
 """Time in a run or flow: "20 s" after its start, "-1 s" before its end, "75 %" of its length."""
 Size = Annotated[str, Field(pattern=SIZE)]
 
-Series: TypeAlias = Literal["goodput", "cwnd", "srtt", "ack_rtt", "throughput", "retransmit_share"]
+Series: TypeAlias = Literal[
+    "goodput", "cwnd", "srtt", "ack_rtt", "throughput", "retransmit_share", "laser_load"
+]
 """Sampled quantity of a flow.
 
 goodput: payload that arrived in order, in Mbit/s. cwnd: congestion window in packets. srtt:
@@ -35,7 +37,8 @@ smoothed RTT in ms. ack_rtt: time in ms from the first transmission of the segme
 acknowledgement ends until it arrives, mean over the acknowledgements of a sample. throughput: rate
 in Mbit/s at which the link of [path] delivered packets of all flows, headers included, in the
 direction of this flow. retransmit_share: packets that the flow retransmitted, in % of the packets
-that this link delivered (counted as full-sized packets).
+that this link delivered (counted as full-sized packets). laser_load: in runs over a network,
+utilisation in % of the busiest laser on the route of the flow's data.
 """
 Spread: TypeAlias = Literal["interval", "sd", "pooled", "none"]
 """Measure of spread that is shown next to means over runs.

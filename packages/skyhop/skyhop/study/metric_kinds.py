@@ -204,8 +204,9 @@ class GapMetric(StatisticMetric):
 class _SeriesMetric(StatisticMetric):
     """Base model of statistics over the samples of a series."""
 
-    series: Literal[Series, "srtt_over_base"] = "goodput"
-    """Sampled quantity; srtt_over_base: ratio of srtt to the mean base RTT of the same second."""
+    series: Literal[Series, "base_rtt", "srtt_over_base"] = "goodput"
+    """Sampled quantity; base_rtt: mean base RTT of the sample's second. srtt_over_base: ratio of
+    srtt to it."""
     bin: Length | None = None
     """Length in time of the bins whose means are used; without it, the samples are used."""
 

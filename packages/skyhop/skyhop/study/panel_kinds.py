@@ -224,9 +224,7 @@ class SeriesPanel(_Panel):
     """Samples of the chosen runs over time, with the path's handovers."""
 
     kind: Literal["series"]
-    series: list[
-        Literal["goodput", "cwnd", "srtt", "ack_rtt", "throughput", "retransmit_share", "base_rtt"]
-    ] = Field(min_length=1)
+    series: list[Literal[Series, "base_rtt"]] = Field(min_length=1)
     """Sampled quantities, one chart each."""
     hue: str
     """Axis whose values have a colour each."""

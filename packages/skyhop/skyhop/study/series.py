@@ -7,6 +7,7 @@ import numpy as np
 from skyhop._core import DIRECTIONS, PATH_LINK
 from skyhop.analysis.base_rtt import base_rtt_by_second, entry_of
 from skyhop.analysis.binning import binned
+from skyhop.analysis.network_routes import laser_load_pct
 from skyhop.data.arrays import FloatArray
 from skyhop.data.records import LinkSeries, RunRecord
 
@@ -24,8 +25,12 @@ def samples_of(
     if name == "throughput":
         delivered_bytes, lengths_s = _delivered(record, flow_id)
         values = delivered_bytes * 8e-6 / lengths_s
+    elif name == "base_rtt":
+        values = _base_rtt_ms(record, flow_id)
     elif name == "srtt_over_base":
-        values = _over_base_rtt(record, flow_id)
+        values = flow.srtt_ms / _base_rtt_ms(record, flow_id)
+    elif name == "laser_load":
+        values = laser_load_pct(record, flow_id)
     else:
         values = {
             "goodput": flow.goodput_mbps, "cwnd": flow.cwnd_packets, "srtt": flow.srtt_ms,
@@ -81,11 +86,11 @@ def link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
     return next((record.link[name] for name in names if name in record.link), None)
 
 
-def _over_base_rtt(record: RunRecord, flow_id: int) -> FloatArray:
-    """Return the ratio of the smoothed RTT to the mean base RTT of the same second."""
+def _base_rtt_ms(record: RunRecord, flow_id: int) -> FloatArray:
+    """Return the mean base RTT of each sample's second; NaN if unknown, or without a path."""
     flow, base_ms = record.flows[flow_id], base_rtt_by_second(record, flow_id)
     if base_ms is None:
         return np.full(len(flow.t_s), np.nan)
     # A sample at the end of a second belongs to that second.
     at = np.clip(np.ceil(flow.t_s - 1e-9).astype(np.int64) - 1, 0, len(base_ms) - 1)
-    return flow.srtt_ms / np.where(base_ms[at] > 0, base_ms[at], np.nan)
+    return np.where(base_ms[at] > 0, base_ms[at], np.nan)

@@ -17,7 +17,7 @@ use skyhop_link::LinkStats;
 use skyhop_model::{Counts as _, Direction};
 use skyhop_net::{Laser, Layout, Lost, Network};
 use skyhop_record::{EventRow, FileError, Recorder};
-use skyhop_units::Instant;
+use skyhop_units::{Duration, Instant};
 
 use crate::Simulation;
 pub(crate) use crate::constellation::background::Backgrounds;
@@ -143,7 +143,13 @@ impl Simulation for Constellation {
         self.warning.take().into_iter().for_each(|warning| recorder.warn(warning));
         let base_rtts = self.network.views().mean_base_rtts();
         let flows = &mut self.network.hosts_mut().flows;
-        sampler.conclude(flows, |flow| Some(base_rtts[flow]), recorder)
+        let own: Vec<Duration> = flows.iter().map(|flow| flow.plan.extra_rtt).collect();
+        let base_rtt = |flow: usize| match base_rtts[flow] {
+            // The flow never had a route.
+            Duration::ZERO => Duration::ZERO,
+            of_network => of_network + own[flow],
+        };
+        sampler.conclude(flows, |flow| Some(base_rtt(flow)), recorder)
     }
 
     fn packet_hops(&self) -> u64 {

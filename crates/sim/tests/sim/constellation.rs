@@ -137,6 +137,17 @@ pub(crate) fn ring() -> Vec<(u32, u32, Traffic)> {
 }
 
 #[test]
+fn the_base_rtt_includes_a_flows_own_delay() {
+    let flows = vec![(0, 1, tcp("reno")), (0, 1, tcp("reno"))];
+    let mut experiment = experiment(Duration::from_secs(1), flows);
+    experiment.flows[1].extra_rtt = Duration::from_millis(30);
+    let flows = run(&experiment, 1).summary.flows;
+    assert!(flows[0].base_rtt_mean_us > 10_000);
+    assert_eq!(flows[1].base_rtt_mean_us, flows[0].base_rtt_mean_us + 30_000);
+    assert!(flows[1].srtt_mean_us >= Some(flows[1].base_rtt_mean_us));
+}
+
+#[test]
 fn the_number_of_threads_changes_nothing() {
     let experiment = experiment(Duration::from_secs(3), ring());
     let alone = run(&experiment, 1);

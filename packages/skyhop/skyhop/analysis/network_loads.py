@@ -71,7 +71,7 @@ class Loads:
     utilisation: FloatArray
     """Bytes on the wire, with the background's, divided by those that the rate allowed, 0 to 1."""
     carried_mbps: FloatArray
-    """IP packets that arrived at the far end, Mbit/s."""
+    """Packets that arrived at the far end, with Ethernet headers, Mbit/s."""
     backlog_bytes: FloatArray
     """Mean bytes in the queue, over the samples of the interval."""
     drops: FloatArray

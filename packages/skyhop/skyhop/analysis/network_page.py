@@ -126,7 +126,7 @@ def _links_table(loads: Loads) -> NetworkTable:
     ]
     caption = (
         f"The most used of {len(rows):,} directions of links that carried something. Carried are "
-        "IP packets that arrived."
+        "packets that arrived, with Ethernet headers."
     )
     return NetworkTable("Hottest links", caption, _table(columns, rows[:HOTTEST]))
 

@@ -28,7 +28,8 @@ fn piece(from: Instant, bps: u64) -> Piece<Rate> {
 fn shared(queue: Limit, load: Vec<Piece<Rate>>, burst: u32) -> LinkConfig {
     let rate = Rate::from_bits_per_second(RATE_BPS);
     let mut schedule = LinkSchedule::fixed(Duration::ZERO, rate, Ratio::ZERO);
-    schedule.background = Some(Box::new(Background { load, packet: SIZE, burst }));
+    schedule.background =
+        Some(Box::new(Background { load, packet: SIZE, burst, lines: Vec::new() }));
     LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed: 3 }
 }
 

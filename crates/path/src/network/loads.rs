@@ -27,7 +27,7 @@ pub struct Demand {
 }
 
 /// Link of a network in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Leg {
     /// Laser from one satellite to another.
     Laser(u32, u32),
@@ -44,6 +44,16 @@ pub enum Leg {
 impl Leg {
     /// First link in the order of links, which need not exist.
     pub const FIRST: Self = Self::Laser(0, 0);
+
+    /// Satellite that sends over the link; `None` for an uplink, and for downlinks of several satellites.
+    pub(super) fn satellite(self) -> Option<u32> {
+        match self {
+            Self::Laser(satellite, _) | Self::Down(satellite) | Self::GatewayDown(satellite) => {
+                Some(satellite)
+            }
+            Self::Up(_) | Self::OwnDown(_) => None,
+        }
+    }
 }
 
 /// Properties of the links that demands load.
@@ -273,7 +283,7 @@ impl<'l> Loading<'l> {
 }
 
 /// Append a load from a time on to the pieces of a link, which had none before its first one.
-fn record(pieces: &mut Vec<(Instant, Rate)>, from: Instant, load_bps: f64) {
+pub(super) fn record(pieces: &mut Vec<(Instant, Rate)>, from: Instant, load_bps: f64) {
     let load = Rate::from_bits_per_second(load_bps.round() as u64);
     if pieces.is_empty() && from > Instant::START {
         pieces.push((Instant::START, Rate::ZERO));

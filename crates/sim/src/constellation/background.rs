@@ -32,7 +32,11 @@ impl Backgrounds {
             Role::Gateway | Role::PointOfPresence => Leg::GatewayDown(satellite),
         };
         let links = Links { room: &room, last: &last };
-        let loads = plan.request.loads(&background.demands, links, threads)?;
+        let loads = if background.recorded.is_empty() {
+            plan.request.loads(&background.demands, links, threads)?
+        } else {
+            Loads::recorded(&background.recorded, &room)
+        };
         let warning = warning(&loads);
         let of_leg = |(leg, pieces): (&Leg, &Vec<_>)| {
             let lines = lines(plan, &loads, *leg);

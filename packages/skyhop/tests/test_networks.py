@@ -255,7 +255,9 @@ def test_an_earlier_run_is_the_background(skyhop: Skyhop, scenario: Path, tmp_pa
     rtts = pl.read_parquet(tmp_path / "again" / "probes.parquet")
     busy = rtts.filter(pl.col("t_ns") < 2.5e9)["rtt_ns"].mean()
     idle = rtts.filter(pl.col("t_ns") > 3.2e9)["rtt_ns"].mean()
-    assert isinstance(busy, float) and isinstance(idle, float) and busy > idle + 1e6
+    assert isinstance(busy, float)
+    assert isinstance(idle, float)
+    assert busy > idle + 1e6
 
     later.write_text(later.read_text().replace('"Tokyo", "Delhi"', '"Tokyo", "Lagos"'))
     done = skyhop("sim", later, "-o", tmp_path / "other")

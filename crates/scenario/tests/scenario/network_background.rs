@@ -149,7 +149,9 @@ fn an_earlier_run_must_be_one_of_the_same_network() {
         ("gateways", serde_json::json!(["Cairo"])),
     ] {
         write(&|scenario| scenario["network"][key] = value.clone());
-        message(&format!("\"earlier\" is a run with another network.{key}; expected the same network"));
+        message(&format!(
+            "\"earlier\" is a run with another network.{key}; expected the same network"
+        ));
     }
     write(&|scenario| scenario["run"]["sample"] = serde_json::json!("0 s"));
     message("run.json of \"earlier\" has no run.sample; do the run again");

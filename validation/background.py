@@ -114,9 +114,9 @@ def flow_rows() -> Iterator[tuple[str, ...]]:
         yield (
             case.name,
             load_of_all(case, load),
-            *compared(*values("goodput_bps", 1e6), 2),
-            *compared(*values("srtt_mean_us", 1e3), 1),
-            *compared(*values("rtt_p95_us", 1e3), 1),
+            *compared(values("goodput_bps", 1e6), 2),
+            *compared(values("srtt_mean_us", 1e3), 1),
+            *compared(values("rtt_p95_us", 1e3), 1),
             *(f"{again.mean():.0f}" for again in values("retransmits")),
             f"{hops[0] / hops[1]:.1f}",
         )
@@ -153,8 +153,9 @@ def settings() -> Iterator[tuple[Case, float]]:
     return ((case, load) for case in cases() for load in LOADS)
 
 
-def compared(packets: FloatArray, fluid: FloatArray, digits: int) -> tuple[str, str]:
-    """Return the cells of a value, and of the relative difference with a fluid."""
+def compared(values: Sequence[FloatArray], digits: int) -> tuple[str, str]:
+    """Return the cells of a value with packets, and of the relative difference with a fluid."""
+    packets, fluid = values
     return with_spread(packets, digits), pages.percent(fluid.mean() / packets.mean() - 1)
 
 

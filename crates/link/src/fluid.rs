@@ -29,7 +29,7 @@ const LAST_BURSTS: f64 = 16.0;
 /// Background load of a queue and its transmitter. Work is counted in bits.
 #[derive(Debug)]
 pub(crate) struct Fluid {
-    /// Load of all lines, and of what no line limits.
+    /// Load of all lines, and the load that no line limits.
     load: Timeline<Piece<Rate>>,
     lines: Lines,
     /// Load of the moment that no line limits, in bit/s.

@@ -91,7 +91,9 @@ fn a_flow_gets_what_the_background_leaves() {
             .map(|link| link.utilisation.max(link.utilisation_back))
             .collect();
         let highest = used.iter().copied().fold(0.0, f64::max);
-        assert!((0.98..1.0005).contains(&highest), "{used:?}");
+        // Bursts vary around the load, by which the background's bytes are counted.
+        let most = if burst == 0 { 1.0005 } else { 1.01 };
+        assert!((0.98..most).contains(&highest), "{used:?}");
         assert_eq!(data.summary.warnings, Vec::<String>::new());
     }
 }

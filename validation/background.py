@@ -5,11 +5,16 @@ satellites stand still: a CUBIC flow, or a probe. Lasers have 10 Mbit/s and queu
 Each run with a background of packets has a twin in which the background is a matrix of the mean
 rates that these packets had on the uplinks of their sites.
 
+Each setting runs with several seeds, which draw the times of the packets. Packets of a background
+without TCP have different intervals in each flow, so that flows drift past each other, as those of
+independent hosts do.
+
 The command prints both tables.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +37,17 @@ DURATION_S = 30
 LOADS = (0.2, 0.5, 0.8, 0.95)
 """Loads of the busiest laser on the foreground's route, as shares of its rate."""
 
+SEEDS = (1, 2, 3)
+
 PAIR = cross_traffic.PAIR
 """Sites of the foreground."""
 
 RATE_MBPS = 10
 ON_ROUTE = 20
 """Number of flows of a background on the foreground's route."""
+
+INTERVALS = (0.5, 1.5)
+"""Least and largest interval of a flow's packets, as multiples of the mean."""
 
 LARGEST_BYTES = 1472
 WIRE_BYTES = LARGEST_BYTES + 28 + 14
@@ -57,8 +67,7 @@ FLOW_HEAD = (
     "sent again", "fluid", "link crossings, times fewer",
 )  # fmt: skip
 PROBE_HEAD = (
-    "background", "load", "wait ms", "fluid", "even fluid", "p95 ms", "fluid", "even fluid",
-    "lost", "fluid",
+    "background", "load", "wait ms", "fluid", "even fluid", "p95 ms", "fluid", "lost", "fluid",
 )  # fmt: skip
 
 
@@ -92,17 +101,23 @@ def probe_table() -> str:
 def flow_rows() -> Iterator[tuple[str, ...]]:
     """Yield the rows of the foreground's TCP flow."""
     for case, load in settings():
-        packets, fluid = of_packets(case, load, "flow"), as_fluid(case, load, "flow", burst=1)
-        one, other = packets.summary["flows"][0], fluid.summary["flows"][0]
-        hops = [run.info["timing"]["packet_hops"] for run in (packets, fluid)]
+        both = [
+            [of_packets(case, load, "flow", seed) for seed in SEEDS],
+            [as_fluid(case, load, "flow", seed, burst=1) for seed in SEEDS],
+        ]
+        flows = [[run.summary["flows"][0] for run in runs] for runs in both]
+        hops = [sum(run.info["timing"]["packet_hops"] for run in runs) for runs in both]
+
+        def values(key: str, unit: float = 1.0, flows: list[Any] = flows) -> list[FloatArray]:
+            return [np.array([flow[key] / unit for flow in of_kind]) for of_kind in flows]
+
         yield (
             case.name,
-            f"{load_of(of_packets(case, load, 'probe')):.0%}",
-            *compared(one["goodput_bps"] / 1e6, other["goodput_bps"] / 1e6, 2),
-            *compared(one["srtt_mean_us"] / 1e3, other["srtt_mean_us"] / 1e3, 1),
-            *compared(one["rtt_p95_us"] / 1e3, other["rtt_p95_us"] / 1e3, 1),
-            str(one["retransmits"]),
-            str(other["retransmits"]),
+            load_of_all(case, load),
+            *compared(values("goodput_bps", 1e6), 2),
+            *compared(values("srtt_mean_us", 1e3), 1),
+            *compared(values("rtt_p95_us", 1e3), 1),
+            *(f"{again.mean():.0f}" for again in values("retransmits")),
             f"{hops[0] / hops[1]:.1f}",
         )
 
@@ -110,16 +125,27 @@ def flow_rows() -> Iterator[tuple[str, ...]]:
 def probe_rows() -> Iterator[tuple[str, ...]]:
     """Yield the rows of the foreground's probe."""
     for case, load in settings():
-        packets = of_packets(case, load, "probe")
-        fluids = [as_fluid(case, load, "probe", burst=burst) for burst in (1, 0)]
-        waits = [waits_ms(run) for run in (packets, *fluids)]
+        kinds = [
+            [of_packets(case, load, "probe", seed) for seed in SEEDS],
+            [as_fluid(case, load, "probe", seed, burst=1) for seed in SEEDS],
+            [as_fluid(case, load, "probe", seed, burst=0) for seed in SEEDS],
+        ]
+        waits = [[waits_ms(run) for run in runs] for runs in kinds]
+        means = [np.array([wait.mean() for wait in of_kind]) for of_kind in waits]
+        late = [np.array([np.quantile(wait, 0.95) for wait in of_kind]) for of_kind in waits]
+        lost = [sum(run.summary["probes"][0]["lost"] for run in runs) for runs in kinds]
         yield (
             case.name,
-            f"{load_of(packets):.0%}",
-            *(f"{wait.mean():.2f}" for wait in waits),
-            *(f"{np.quantile(wait, 0.95):.2f}" for wait in waits),
-            *(str(run.summary["probes"][0]["lost"]) for run in (packets, fluids[0])),
+            load_of_all(case, load),
+            *(with_spread(values, 2) for values in means),
+            *(with_spread(values, 2) for values in late[:2]),
+            *(str(count) for count in lost[:2]),
         )
+
+
+def load_of_all(case: Case, load: float) -> str:
+    """Return the cell of a setting's load: the mean of all seeds."""
+    return f"{np.mean([load_of(of_packets(case, load, 'probe', seed)) for seed in SEEDS]):.0%}"
 
 
 def settings() -> Iterator[tuple[Case, float]]:
@@ -127,9 +153,15 @@ def settings() -> Iterator[tuple[Case, float]]:
     return ((case, load) for case in cases() for load in LOADS)
 
 
-def compared(packets: float, fluid: float, digits: int) -> tuple[str, str]:
-    """Return the cells of a value, and of its relative difference with a fluid."""
-    return f"{packets:.{digits}f}", pages.percent(fluid / packets - 1)
+def compared(values: Sequence[FloatArray], digits: int) -> tuple[str, str]:
+    """Return the cells of a value with packets, and of the relative difference with a fluid."""
+    packets, fluid = values
+    return with_spread(packets, digits), pages.percent(fluid.mean() / packets.mean() - 1)
+
+
+def with_spread(values: FloatArray, digits: int) -> str:
+    """Return the mean of the runs with all seeds, and the standard deviation of a single run."""
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits}f}"
 
 
 @cache
@@ -171,23 +203,28 @@ def positions() -> Mapping[str, tuple[float, float]]:
 
 
 @cache
-def of_packets(case: Case, load: float, foreground: Foreground) -> skyhop.Run:
+def of_packets(case: Case, load: float, foreground: Foreground, seed: int) -> skyhop.Run:
     """Return a run whose background are packets."""
-    print_note(f"validate: background, {case.name}, {load:.0%}, {foreground}, packets")
-    flows = background_flows(case, mbps_of_each(case) * load)
-    return skyhop.sim(scenario(case, foreground, flows=flows))
+    print_note(f"validate: background, {case.name}, {load:.0%}, {foreground}, seed {seed}, packets")
+    flows = background_flows(case, mbps_of_each(case) * load, seed)
+    return skyhop.sim(scenario(case, foreground, flows=flows), seed=seed)
 
 
 @cache
-def as_fluid(case: Case, load: float, foreground: Foreground, burst: int) -> skyhop.Run:
+def as_fluid(case: Case, load: float, foreground: Foreground, seed: int, burst: int) -> skyhop.Run:
     """Return a run with the mean rates of the packets of the run with a probe as background."""
-    rates = uplink_rates_bps(of_packets(case, load, "probe"))
+    rates = uplink_rates_bps(of_packets(case, load, "probe", seed))
     both = [pair for a, b in case.pairs for pair in ((a, b), (b, a))]
-    return fluid_run(case, foreground, {pair: rates.get(pair[0], 0.0) for pair in both}, burst)
+    rates_of_pairs = {pair: rates.get(pair[0], 0.0) for pair in both}
+    return fluid_run(case, foreground, rates_of_pairs, seed, burst)
 
 
 def fluid_run(
-    case: Case, foreground: Foreground, rates_bps: Mapping[tuple[str, str], float], burst: int
+    case: Case,
+    foreground: Foreground,
+    rates_bps: Mapping[tuple[str, str], float],
+    seed: int,
+    burst: int,
 ) -> skyhop.Run:
     """Return a run with a background of these rates."""
     rows = [{"from": a, "to": b, "rate_bps": rate} for (a, b), rate in rates_bps.items()]
@@ -195,7 +232,7 @@ def fluid_run(
         file = Path(directory) / "rates.csv"
         pl.DataFrame(rows).write_csv(file)
         background = {"kind": "matrix", "file": str(file), "most": "99.9 %", "burst": burst}
-        return skyhop.sim(scenario(case, foreground, background=background))
+        return skyhop.sim(scenario(case, foreground, background=background), seed=seed)
 
 
 def scenario(
@@ -224,22 +261,29 @@ def scenario(
     return {"network": network, "flow": [own, *flows], "run": run}
 
 
-def background_flows(case: Case, mbps: float) -> list[Mapping[str, object]]:
+def background_flows(case: Case, mbps: float, seed: int) -> list[Mapping[str, object]]:
     """Return the flows of a background, each with this mean rate on the wire."""
-    chance = random.Random(1)
-    if case.over_tcp:
-        half = {"distribution": "exponential", "mean": "500 ms"}
-        kbps = 2e3 * mbps * MSS_BYTES / WIRE_BYTES
-        app = {"kind": "on-off", "on": half, "off": half, "rate": f"{kbps:.0f} kbit/s"}
-        kind: Mapping[str, object] = {"cc": "cubic", "app": app}
-    else:
-        interval_us = 8 * WIRE_BYTES / mbps
-        kind = {"kind": "probe", "size": f"{LARGEST_BYTES} B", "interval": f"{interval_us:.0f} us"}
-    starts = [chance.randrange(500_000) for _ in case.pairs]
-    return [
-        {"between": [*pair], "start": f"{start} us", **kind}
-        for pair, start in zip(case.pairs, starts, strict=True)
-    ]
+    chance = random.Random(seed)
+    flows: list[Mapping[str, object]] = []
+    # The mean of 1 / interval, which is the mean rate, is above 1 / mean interval.
+    least, largest = INTERVALS
+    faster = math.log(largest / least) / (largest - least)
+    for pair in case.pairs:
+        if case.over_tcp:
+            half = {"distribution": "exponential", "mean": "500 ms"}
+            kbps = 2e3 * mbps * MSS_BYTES / WIRE_BYTES
+            app = {"kind": "on-off", "on": half, "off": half, "rate": f"{kbps:.0f} kbit/s"}
+            kind: Mapping[str, object] = {"cc": "cubic", "app": app}
+        else:
+            interval_us = 8 * WIRE_BYTES / mbps * faster * chance.uniform(least, largest)
+            kind = {
+                "kind": "probe",
+                "size": f"{LARGEST_BYTES} B",
+                "interval": f"{interval_us:.0f} us",
+            }
+        start = f"{chance.randrange(500_000)} us"
+        flows.append({"between": [*pair], "start": start, **kind})
+    return flows
 
 
 @cache
@@ -247,7 +291,7 @@ def mbps_of_each(case: Case) -> float:
     """Return the rate of each pair that loads a laser of the foreground's route fully."""
     trial_bps = 1e4
     both = [pair for a, b in case.pairs for pair in ((a, b), (b, a))]
-    trial = fluid_run(case, "probe", dict.fromkeys(both, trial_bps), burst=0)
+    trial = fluid_run(case, "probe", dict.fromkeys(both, trial_bps), seed=1, burst=0)
     return trial_bps / 1e6 / load_of(trial, "background_bytes")
 
 

@@ -2,6 +2,7 @@
 
 mod atomic_write;
 mod error;
+mod link_loads;
 mod pairs_file;
 mod path_columns;
 mod path_file;
@@ -13,6 +14,7 @@ pub use atomic_write::{
     TemporaryFile, replace_file, temporary_file_for, write_error, write_staged,
 };
 pub use error::FileError;
+pub use link_loads::{LinkBytes, read_link_bytes};
 pub use pairs_file::{PAIRS_SOURCE, PairsWriter, pairs_schema};
 pub use path_file::{MOST_BYTES, path_frames, path_to_parquet, read_path, write_path};
 pub use stale_files::{Staging, remove_stale};

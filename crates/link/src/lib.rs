@@ -77,6 +77,7 @@ mod error;
 mod fabric;
 mod fluid;
 mod impairment;
+mod lines;
 mod link;
 mod link_tail;
 mod loss;
@@ -92,7 +93,7 @@ mod timeline;
 mod transmissions;
 mod transmitter;
 
-pub use background::{Background, BackgroundMeter};
+pub use background::{Background, BackgroundMeter, Headway, Line, LineLoad, NO_NODE, Via};
 pub use config::LinkConfig;
 pub use dama::DamaConfig;
 pub use error::{LinkError, ScheduleError};

@@ -11,7 +11,7 @@ use crate::link_tail::LinkTail;
 use crate::on_arrival::OnArrival;
 use crate::qdisc::{Limit, QueueDiscipline, Queued};
 use crate::stats::{LinkStats, Verdicts};
-use crate::{Arrival, CarriesTcp, Dismantled, Drop, LinkConfig, LinkError, Packet};
+use crate::{Arrival, CarriesTcp, Dismantled, Drop, LinkConfig, LinkError, Packet, Via};
 
 /// One direction of a link. See the [crate's documentation](crate) for how it treats a packet.
 ///
@@ -115,13 +115,19 @@ impl<P> Link<P> {
     // Inlined down to the queue, so that a packet is written only once, to its place in the queue.
     #[inline(always)]
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
+        self.enqueue_via(now, packet, Via::NOWHERE);
+    }
+
+    /// Hand a packet to the link as [`Self::enqueue`] does, on a given way: it matters for a background load.
+    #[inline(always)]
+    pub fn enqueue_via(&mut self, now: Instant, packet: Packet<P>, via: Via) {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
         self.advance(now);
         self.enqueued_packets += 1;
         let queued = Queued { since: now, packet };
         match &mut self.queue {
             QueueModel::OnArrival(queue) => {
-                queue.enqueue(queued, &mut self.tail, &mut self.verdicts);
+                queue.enqueue(queued, via, &mut self.tail, &mut self.verdicts);
             }
             QueueModel::ByStep(queue) => {
                 queue.enqueue(queued, &mut self.tail, &mut self.verdicts);

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
-use crate::LinkConfig;
 use crate::link_tail::{LinkTail, ScheduledLoss};
 use crate::qdisc::{Backlog, Queued};
 use crate::stats::Verdicts;
 use crate::transmissions::Transmissions;
+use crate::{LinkConfig, Via};
 
 /// Queue of [`Fifo`](crate::qdisc::fifo::Fifo) and its transmissions, used by links with that discipline in its
 /// place: a packet is moved once less, and no event is needed between its entry and its arrival.
@@ -33,11 +33,12 @@ impl<P> OnArrival<P> {
     pub(crate) fn enqueue(
         &mut self,
         queued: Queued<P>,
+        via: Via,
         tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         let (now, wire_size) = (queued.since, queued.packet.wire_size);
-        let Some(ends) = self.transmissions.enter(now, wire_size, tail.transmitter()) else {
+        let Some(ends) = self.transmissions.enter(now, wire_size, via, tail.transmitter()) else {
             verdicts.lose(now, LossReason::Queue, queued.packet);
             return;
         };

@@ -8,7 +8,7 @@ use crate::qdisc::QueueDiscipline;
 use crate::timeline::Timeline;
 use crate::transmissions::Transmissions;
 use crate::transmitter::Transmitter;
-use crate::{DelayPiece, LinkConfig, LinkStats, Loss};
+use crate::{DelayPiece, Headway, LinkConfig, LinkStats, Loss, Via};
 
 /// One direction of a link whose fate for every packet is known when the packet enters it.
 ///
@@ -47,20 +47,49 @@ impl PlainLink {
         })
     }
 
+    /// Whether the link has a background load, for which it matters on which way packets come.
+    #[inline]
+    pub fn has_background(&self) -> bool {
+        self.transmissions.has_fluid()
+    }
+
     /// Let a packet of the size enter, and return the time of its arrival at the far end; `None` if the queue is full
     /// and the packet is lost.
     #[inline]
     pub fn enter(&mut self, now: Instant, wire_size: Bytes) -> Option<Instant> {
+        let ends = self.transmit(now, wire_size, Via::NOWHERE)?;
+        Some(self.arrival(ends))
+    }
+
+    /// Let a packet enter as [`Self::enter`] does, on a given way, and return its headway at the far end as well.
+    #[inline]
+    pub fn enter_via(
+        &mut self,
+        now: Instant,
+        wire_size: Bytes,
+        via: Via,
+    ) -> Option<(Instant, Headway)> {
+        let ends = self.transmit(now, wire_size, via)?;
+        Some((self.arrival(ends), self.transmissions.headway(ends)))
+    }
+
+    /// End of the transmission of a packet that enters now.
+    #[inline]
+    fn transmit(&mut self, now: Instant, wire_size: Bytes, via: Via) -> Option<Instant> {
         self.transmissions.run_until(now);
         self.enqueued_packets += 1;
-        let Some(ends) = self.transmissions.enter(now, wire_size, &mut self.transmitter) else {
-            self.dropped_packets += 1;
-            return None;
-        };
+        let ends = self.transmissions.enter(now, wire_size, via, &mut self.transmitter);
+        self.dropped_packets += u64::from(ends.is_none());
+        ends
+    }
+
+    /// Arrival of a packet whose transmission ends at a time.
+    #[inline]
+    fn arrival(&mut self, ends: Instant) -> Instant {
         self.delay.seek(ends);
         let delay = self.delay.current().delay_at(ends, self.delay.until());
         self.last_arrival = self.last_arrival.max(ends + delay);
-        Some(self.last_arrival)
+        self.last_arrival
     }
 
     /// Counters at `now`, of which `delivered` packets and bytes have arrived at the far end.

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use skyhop_units::{Bytes, Instant};
 
-use crate::LinkConfig;
 use crate::fluid::Fluid;
 use crate::qdisc::{Backlog, Limit};
 use crate::transmitter::Transmitter;
+use crate::{Headway, LinkConfig, Via};
 
 /// Transmissions that have begun, and those of the packets that wait.
 #[derive(Debug)]
@@ -59,11 +59,12 @@ impl Transmissions {
         &mut self,
         now: Instant,
         wire_size: Bytes,
+        via: Via,
         transmitter: &mut Transmitter,
     ) -> Option<Instant> {
         let mut with_it = self.backlog;
         if self.fluid.is_some() {
-            with_it = self.let_fluid_in(now);
+            with_it = self.let_fluid_in(now, wire_size, via);
         }
         with_it.add(wire_size);
         if !self.limit.allows(with_it) {
@@ -86,11 +87,22 @@ impl Transmissions {
 
     /// Let the background that has come until now enter, and return the backlog with it.
     #[inline(never)]
-    fn let_fluid_in(&mut self, now: Instant) -> Backlog {
+    fn let_fluid_in(&mut self, now: Instant, wire_size: Bytes, via: Via) -> Backlog {
         let Some(fluid) = &mut self.fluid else { return self.backlog };
-        let sent_until = self.begun.ends;
-        self.free = fluid.free_after(now, [sent_until, self.free], (self.limit, self.backlog));
+        let (sent_until, packet) = (self.begun.ends, (now, wire_size, via));
+        self.free = fluid.free_after(packet, [sent_until, self.free], (self.limit, self.backlog));
         fluid.with_packets(self.backlog, now, [sent_until, self.free])
+    }
+
+    /// Whether the link has a background load.
+    #[inline]
+    pub(crate) fn has_fluid(&self) -> bool {
+        self.fluid.is_some()
+    }
+
+    /// Headway of the packet that has entered last, whose transmission ends at a time.
+    pub(crate) fn headway(&self, ends: Instant) -> Headway {
+        self.fluid.as_ref().map_or(Headway::UNKNOWN, |fluid| fluid.headway(ends))
     }
 
     /// Move the transmissions that begin up to and including `until` out of the queue.
@@ -113,11 +125,12 @@ impl Transmissions {
         self.begun_bytes += transmission.wire_size;
     }
 
-    /// Wire bytes of the background that found the queue full, and of that which waits at `now`.
+    /// Wire bytes of the background that found the queue full, and of that which waits at `now`, here or at the near ends
+    /// of its lines.
     pub(crate) fn missing_background(&self, now: Instant) -> Bytes {
         self.fluid.as_ref().map_or(Bytes::ZERO, |fluid| {
             let all = fluid.with_packets(self.backlog, now, [self.begun.ends, self.free]);
-            fluid.lost() + (all.bytes - self.backlog.bytes)
+            fluid.lost() + fluid.at_near_ends(now) + (all.bytes - self.backlog.bytes)
         })
     }
 

@@ -44,10 +44,10 @@ impl<P> InAir<P> {
         self.packets.peek().map(|first| first.at)
     }
 
-    /// Return the next packet that has arrived by `now`.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Packet<P>> {
+    /// Return the next packet that has arrived by `now`, after the node that it comes from.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(u32, Packet<P>)> {
         let arrived = self.next().is_some_and(|at| at <= now);
-        if arrived { self.packets.pop().map(|first| first.packet) } else { None }
+        if arrived { self.packets.pop().map(|first| (first.from, first.packet)) } else { None }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Devices: queue and transmitter through which packets leave a node.
 
-use skyhop_link::{Drop, Link, LinkConfig, LinkError, LinkStats, Packet, PlainLink};
+use skyhop_link::{Drop, Headway, Link, LinkConfig, LinkError, LinkStats, Packet, PlainLink, Via};
 use skyhop_model::{Counts, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::network::Lost;
 use crate::queue::Queue;
+use crate::transfer::Routed;
 
 /// Link behind a device: one that needs no events of its own if its configuration allows that.
 #[expect(
@@ -46,6 +47,48 @@ impl<P> Egress<P> {
     }
 }
 
+/// Let a packet from a node enter a plain link; returns its arrival at the far end, or `None` if the queue is full.
+#[inline]
+pub(crate) fn enter<P: Routed>(
+    plain: &mut PlainLink,
+    now: Instant,
+    from: u32,
+    packet: &mut Packet<P>,
+) -> Option<Instant> {
+    if plain.has_background() {
+        enter_shared(plain, now, from, packet)
+    } else {
+        plain.enter(now, packet.wire_size)
+    }
+}
+
+/// Let a packet enter a plain link with a background.
+#[inline(never)]
+fn enter_shared<P: Routed>(
+    plain: &mut PlainLink,
+    now: Instant,
+    from: u32,
+    packet: &mut Packet<P>,
+) -> Option<Instant> {
+    let via = Via { from, headway: packet.payload.headway() };
+    let (at, headway) = plain.enter_via(now, packet.wire_size, via)?;
+    packet.payload.set_headway(headway);
+    Some(at)
+}
+
+/// Let a packet from a node enter a link with events of its own.
+#[inline]
+pub(crate) fn enqueue<P: Routed>(
+    link: &mut Link<P>,
+    now: Instant,
+    from: u32,
+    mut packet: Packet<P>,
+) {
+    let via = Via { from, headway: packet.payload.headway() };
+    packet.payload.set_headway(Headway::UNKNOWN);
+    link.enqueue_via(now, packet, via);
+}
+
 /// Device of a node towards the ground or the sky, with its packets until their transmission ends.
 pub(crate) struct AirDevice<P> {
     egress: Egress<P>,
@@ -59,15 +102,24 @@ impl<P> AirDevice<P> {
         Ok(Self { egress: Egress::new(config)?, leaving: Queue::new(), left: (0, Bytes::ZERO) })
     }
 
-    /// Let a packet enter the queue. The error is a packet that is lost because the queue of a plain link is full.
+    /// Let a packet from a node enter the queue. The error is a packet that is lost because the queue of a plain link is
+    /// full.
     #[inline]
-    pub(crate) fn enqueue(&mut self, now: Instant, packet: Packet<P>) -> Result<(), Packet<P>> {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Instant,
+        from: u32,
+        mut packet: Packet<P>,
+    ) -> Result<(), Packet<P>>
+    where
+        P: Routed,
+    {
         match &mut self.egress {
-            Egress::Plain(plain) => match plain.enter(now, packet.wire_size) {
+            Egress::Plain(plain) => match enter(plain, now, from, &mut packet) {
                 Some(ends) => self.leaving.push(ends, packet),
                 None => return Err(packet),
             },
-            Egress::General(link) => link.enqueue(now, packet),
+            Egress::General(link) => enqueue(link, now, from, packet),
         }
         Ok(())
     }

@@ -31,13 +31,14 @@ impl<P: Routed> Downlinks<P> {
         })
     }
 
-    /// Let a packet enter the queue of the downlink to its site. The error is the number of the device, and a packet that
+    /// Let a packet from a node enter the queue of the downlink to its site. The error is the number of the device, and a packet that
     /// is lost because the queue of a plain link is full.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
         layout: &Layout,
         now: Instant,
+        from: u32,
         packet: Packet<P>,
     ) -> Result<(), (usize, Packet<P>)> {
         let site = packet.payload.destination();
@@ -45,7 +46,7 @@ impl<P: Routed> Downlinks<P> {
             Downlink::Shared(group) => group as usize,
             Downlink::Own(_) => self.own(layout, site),
         };
-        let entered = self.devices[index].enqueue(now, packet);
+        let entered = self.devices[index].enqueue(now, from, packet);
         entered.map_err(|packet| (self.numbers[index], packet))
     }
 

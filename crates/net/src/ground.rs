@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skyhop_link::{LinkError, LinkStats, Packet};
+use skyhop_link::{LinkError, LinkStats, NO_NODE, Packet};
 use skyhop_model::LossReason;
 use skyhop_units::Instant;
 
@@ -106,14 +106,14 @@ impl<P: Routed> Ground<P> {
         match (component / sites, component % sites) {
             (0, site) => self.visit_uplink(site, now, view),
             (1, site) => {
-                while let Some(packet) = self.in_air[site].pop(now) {
+                while let Some((_, packet)) = self.in_air[site].pop(now) {
                     self.crossings += 1;
                     hosts.arrive(packet, now, &mut Entrance(self, view));
                 }
                 self.calendar.set(component, self.in_air[site].next());
             }
             (_, antenna) => {
-                while let Some(packet) = self.in_fibre[antenna].pop(now) {
+                while let Some((_, packet)) = self.in_fibre[antenna].pop(now) {
                     self.enter_uplink(antenna as u32, now, packet);
                 }
                 self.calendar.set(component, self.in_fibre[antenna].next());
@@ -191,7 +191,7 @@ impl<P: Routed> Ground<P> {
     #[inline]
     fn enter_uplink(&mut self, site: u32, now: Instant, packet: Packet<P>) {
         let index = site as usize;
-        match self.uplinks[index].enqueue(now, packet) {
+        match self.uplinks[index].enqueue(now, NO_NODE, packet) {
             Ok(()) => self.plan_uplink(index),
             Err(packet) => self.losses.overflow(self.device(site), packet, now),
         }

@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use skyhop_link::{LinkError, LinkStats, Packet};
+use skyhop_link::{LinkError, LinkStats, NO_NODE, Packet};
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::arrivals::InAir;
-use crate::device::{Egress, Losses};
+use crate::device::{Egress, Losses, enqueue, enter};
 use crate::downlinks::Downlinks;
 use crate::fleet::Fleet;
 use crate::layout::Layout;
@@ -30,6 +30,8 @@ const LINES: usize = 2;
 
 /// Packets that arrive over a laser, in order, and what has arrived so far.
 struct Line<P> {
+    /// Satellite from which the laser comes.
+    from: u32,
     packets: Queue<P>,
     arrived: (u64, Bytes),
 }
@@ -79,11 +81,17 @@ impl<P: Routed> Sky<P> {
         let mut first_events = vec![0];
         let (mut lines, mut first_lines) = (Vec::with_capacity(places.len()), Vec::new());
         for satellite in satellites.clone() {
-            let arriving = fleet.arriving_at(&(satellite..satellite + 1)).len() as u32;
+            let arriving = fleet.arriving_at(&(satellite..satellite + 1));
+            first_events
+                .push(first_events[first_events.len() - 1] + (LINES + arriving.len() + 1) as u32);
             first_lines.push(lines.len() as u32);
-            let line = |_| Line { packets: Queue::new(), arrived: (0, Bytes::ZERO) };
-            lines.extend((0..arriving).map(line));
-            first_events.push(first_events[first_events.len() - 1] + LINES as u32 + arriving + 1);
+            let from = |place| layout.lasers[fleet.arriving(place)].from;
+            let line = |place| Line {
+                from: from(place),
+                packets: Queue::new(),
+                arrived: (0, Bytes::ZERO),
+            };
+            lines.extend(arriving.map(line));
         }
         let device = |laser: usize| {
             let to = fleet.home(layout.lasers[laser].to);
@@ -182,50 +190,63 @@ impl<P: Routed> Sky<P> {
 
     fn visit_line(&mut self, index: usize, number: usize, now: Instant, view: &View<impl Routes>) {
         let line = self.first_lines[index] as usize + number;
+        let from = self.lines[line].from;
         while let Some(packet) = self.lines[line].packets.pop(now) {
             let arrived = &mut self.lines[line].arrived;
             arrived.0 += 1;
             arrived.1 += packet.wire_size;
             self.crossings += 1;
-            self.forward(index, packet, now, view);
+            self.forward(index, (from, packet), now, view);
         }
         let next = self.lines[line].packets.next();
         self.set_event(index, LINES + number, next);
     }
 
     fn visit_air(&mut self, index: usize, now: Instant, view: &View<impl Routes>) {
-        while let Some(packet) = self.in_air[index].pop(now) {
+        while let Some(arrived) = self.in_air[index].pop(now) {
             self.crossings += 1;
-            self.forward(index, packet, now, view);
+            self.forward(index, arrived, now, view);
         }
         let next = self.in_air[index].next().unwrap_or(Instant::NEVER);
         self.set_event(index, self.air_event(index), next);
     }
 
-    /// Hand a packet to the device of a satellite that the route leads through.
+    /// Hand a packet from a node to the device of a satellite that the route leads through.
     #[inline]
-    fn forward(&mut self, index: usize, packet: Packet<P>, now: Instant, view: &View<impl Routes>) {
+    fn forward(
+        &mut self,
+        index: usize,
+        (from, packet): (u32, Packet<P>),
+        now: Instant,
+        view: &View<impl Routes>,
+    ) {
         let satellite = self.satellites.start + index as u32;
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE => self.lose(index, packet, now, LossReason::Outage),
-            DOWN => match self.downlinks[index].enqueue(&self.layout, now, packet) {
+            DOWN => match self.downlinks[index].enqueue(&self.layout, now, from, packet) {
                 Ok(()) => {
                     let next = self.downlinks[index].next();
                     self.set_event(index, DOWNLINK, next);
                 }
                 Err((device, packet)) => self.losses.overflow(device, packet, now),
             },
-            port => self.enter_laser(index, usize::from(port), packet, now),
+            port => self.enter_laser(index, usize::from(port), (from, packet), now),
         }
     }
 
     /// Hand a packet to a laser of a satellite.
     #[inline]
-    fn enter_laser(&mut self, index: usize, port: usize, packet: Packet<P>, now: Instant) {
+    fn enter_laser(
+        &mut self,
+        index: usize,
+        port: usize,
+        (from, mut packet): (u32, Packet<P>),
+        now: Instant,
+    ) {
         let number = self.first_lasers[index] as usize + port;
         let laser = &mut self.lasers[number];
         match &mut laser.egress {
-            Egress::Plain(plain) => match plain.enter(now, packet.wire_size) {
+            Egress::Plain(plain) => match enter(plain, now, from, &mut packet) {
                 Some(at) => {
                     let to = (laser.to, laser.end);
                     self.carry(at, to, packet);
@@ -233,7 +254,7 @@ impl<P: Routed> Sky<P> {
                 None => self.losses.overflow(self.first_laser() + number, packet, now),
             },
             Egress::General(link) => {
-                link.enqueue(now, packet);
+                enqueue(link, now, from, packet);
                 self.visit_laser(number, now);
                 self.plan_lasers(index);
             }
@@ -348,7 +369,7 @@ impl<P: Routed> Sky<P> {
         let satellite = self.satellites.start + index as u32;
         match view.routes.port(satellite, packet.payload.destination(), packet.flow) {
             NO_ROUTE | DOWN => self.lose(index, packet, now, LossReason::Outage),
-            _ => self.forward(index, packet, now, view),
+            _ => self.forward(index, (NO_NODE, packet), now, view),
         }
     }
 

@@ -1,12 +1,18 @@
 //! Packets on the way from one partition to another.
 
-use skyhop_link::Packet;
+use skyhop_link::{Headway, Packet};
 use skyhop_units::Instant;
 
 /// Payload of a packet that says where the packet goes.
 pub trait Routed {
     /// Site to which the packet goes.
     fn destination(&self) -> u32;
+
+    /// Distance to the background ahead of the packet on its line, as set last; unknown before.
+    fn headway(&self) -> Headway;
+
+    /// Set the distance to the background ahead of the packet.
+    fn set_headway(&mut self, headway: Headway);
 }
 
 /// Packet on the way to a node of another partition.

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use skyhop_link::{DelayPiece, Limit, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
+use skyhop_link::{
+    Background, DelayPiece, Headway, Limit, Line, LineLoad, LinkConfig, LinkSchedule, NO_NODE,
+    Packet, Piece, PlainLink, QueueDiscipline, Via,
+};
 use skyhop_model::LossReason;
 use skyhop_net::{
     Air, DOWN, Downlink, Hosts, Laser, Layout, NO_ROUTE, NO_SATELLITE, Network, Port, Routed,
@@ -21,16 +24,25 @@ const STEPS: u64 = 10;
 /// Size on the wire of all packets: a packet takes 1 ms at 12 Mbit/s.
 const SIZE: Bytes = Bytes::new(1_500);
 
-/// A packet of the test: its number, and the site that it goes to.
+/// A packet of the test: its number, the site that it goes to, and its headway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     number: u32,
     to: u32,
+    headway: Headway,
 }
 
 impl Routed for Message {
     fn destination(&self) -> u32 {
         self.to
+    }
+
+    fn headway(&self) -> Headway {
+        self.headway
+    }
+
+    fn set_headway(&mut self, headway: Headway) {
+        self.headway = headway;
     }
 }
 
@@ -107,6 +119,26 @@ fn device(delay_ns: u64, mbits: u64, queue: u64) -> LinkConfig {
     }
 }
 
+/// The device with a share of its rate as background, given in tenths, of which a third comes over each of two lines; none
+/// if it is zero or nearly all.
+fn shared(mut config: LinkConfig, tenths: u64, from: [u32; 2]) -> LinkConfig {
+    let rate = config.schedule.rate[0].value;
+    let share = |of: u64| Rate::from_bits_per_second(rate.bits_per_second() * tenths / 10 / of);
+    let line = |from| {
+        let load = LineLoad { here: share(3), all: share(2) };
+        Line { from, rate, load: vec![Piece { from: Instant::START, value: load }] }
+    };
+    config.schedule.background = (1..9).contains(&tenths).then(|| {
+        Box::new(Background {
+            load: vec![Piece { from: Instant::START, value: share(1) }],
+            packet: SIZE,
+            burst: tenths as u32 % 3,
+            lines: from.map(line).into(),
+        })
+    });
+    config
+}
+
 /// A laser whose delay changes during the run.
 fn laser(from: u32, to: u32, [first_ns, last_ns]: [u64; 2], mbits: u64, queue: u64) -> Laser {
     let mut config = device(first_ns, mbits, queue);
@@ -136,6 +168,7 @@ prop_compose! {
         sends in prop::collection::vec(
             ((0..STEP * STEPS * 3 / 4 / MS).prop_map(|ms| ms * MS), 0..sites, 0..sites), 0..150,
         ),
+        loads in prop::collection::vec(0_u64..24, 32),
         kinds in prop::collection::vec(0_u8..4, sites as usize),
         fibres in prop::collection::vec((0_u64..8).prop_map(|half_ms| half_ms * MS / 2), (sites * sites) as usize),
         satellites in Just(satellites), sites in Just(sites),
@@ -146,7 +179,10 @@ prop_compose! {
             for to in [(from + 1) % satellites, (from + satellites - 1) % satellites] {
                 let number = lasers.len();
                 let [delay, rate, queue] = [number % delays.len(), number % 32, (number * 7) % 32];
-                lasers.push(laser(from, to, delays[delay], rates[rate], queues[queue]));
+                let mut laser = laser(from, to, delays[delay], rates[rate], queues[queue]);
+                let before = (2 * from + satellites - to) % satellites;
+                laser.config = shared(laser.config, loads[rate], [before, satellites]);
+                lasers.push(laser);
             }
         }
         lasers.sort_by_key(|laser| (laser.from, laser.to));
@@ -210,17 +246,22 @@ prop_compose! {
         }).collect();
         let mut sends = sends;
         sends.sort();
-        let sends = (0..).zip(sends).map(|(number, (at, site, to))| (at, site, Message { number, to }));
+        let sends = (0..).zip(sends).map(|(number, (at, site, to))| (at, site, Message { number, to, headway: Headway::UNKNOWN }));
         Case {
             layout: Layout {
                 satellites, sites, lasers,
-                down: [0, 7].map(|more| (0..count).map(|s| device(0, rates[s + more], queues[s])).collect()).into(),
+                down: [0, 7].map(|more| (0..count).map(|s| {
+                    let from = [(s as u32 + 1) % satellites, satellites + 1];
+                    shared(device(0, rates[s + more], queues[s]), loads[s + more], from)
+                }).collect()).into(),
                 downlinks: kinds.iter().enumerate().map(|(site, kind)| match kind {
                     2 => Downlink::Own(Box::new(device(MS, rates[20 + site], queues[20 + site]))),
                     group => Downlink::Shared(u32::from(group % 2)),
                 }).collect(),
                 is_behind: (0..sites as usize).map(is_behind).collect(),
-                up: (0..sites as usize).map(|s| device(0, rates[31 - s], queues[31 - s])).collect(),
+                up: (0..sites as usize).map(|s| {
+                    shared(device(0, rates[31 - s], queues[31 - s]), loads[31 - s], [0, NO_NODE])
+                }).collect(),
             },
             views,
             sites: Sites { sends: sends.collect(), arrived: Vec::new() },
@@ -268,6 +309,8 @@ struct Reference<'c> {
     scheduled: u64,
     /// End of the last transmission of each device, and the begins of the transmissions of its waiting packets.
     devices: BTreeMap<Device, (u64, VecDeque<u64>)>,
+    /// Links of the devices with a background.
+    shared: BTreeMap<Device, PlainLink>,
     outcome: Outcome,
 }
 
@@ -307,8 +350,8 @@ enum Place {
 impl<'c> Reference<'c> {
     fn run(case: &'c Case) -> Outcome {
         let outcome = Outcome { arrived: Vec::new(), lost: BTreeMap::new(), crossings: 0 };
-        let (events, devices) = (BinaryHeap::new(), BTreeMap::new());
-        let mut of = Self { case, events, scheduled: 0, devices, outcome };
+        let (events, devices, shared) = (BinaryHeap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut of = Self { case, events, scheduled: 0, devices, shared, outcome };
         let mut sends = case.sites.sends.clone();
         let end = STEP * STEPS - 1;
         loop {
@@ -356,7 +399,7 @@ impl<'c> Reference<'c> {
 
     fn send(&mut self, site: u32, at: u64, message: Message) {
         if !self.case.layout.is_behind[site as usize] {
-            return self.enqueue(Device::Up(site), at, message);
+            return self.enqueue(Device::Up(site), at, (NO_NODE, message));
         }
         let view = self.view(at);
         let satellite = view.routes.up(site, message.to, 0);
@@ -370,14 +413,19 @@ impl<'c> Reference<'c> {
     }
 
     fn event(&mut self) {
-        let Reverse((at, _, _, message, place)) = self.events.pop().unwrap();
+        let Reverse((at, component, number, message, place)) = self.events.pop().unwrap();
+        let from = match component {
+            Component::Line(laser) => self.case.layout.lasers[laser].from,
+            Component::Air(_) => (number >> 40) as u32,
+            Component::Device(_) | Component::Fibre(_) => NO_NODE,
+        };
         match place {
             Place::Leaves(device) => self.leave(device, at, message),
-            Place::Enters(antenna) => self.enqueue(Device::Up(antenna), at, message),
+            Place::Enters(antenna) => self.enqueue(Device::Up(antenna), at, (from, message)),
             Place::Arrives(node) => {
                 self.outcome.crossings += 1;
                 if node < self.case.layout.satellites {
-                    self.forward(node, at, message);
+                    self.forward(node, at, (from, message));
                 } else {
                     self.outcome.arrived.push((at, message));
                 }
@@ -385,7 +433,7 @@ impl<'c> Reference<'c> {
         }
     }
 
-    fn forward(&mut self, satellite: u32, at: u64, message: Message) {
+    fn forward(&mut self, satellite: u32, at: u64, (from, message): (u32, Message)) {
         let device = match self.view(at).routes.port(satellite, message.to, 0) {
             NO_ROUTE => return self.lose(at, message, LossReason::Outage),
             DOWN => match self.case.layout.downlinks[message.to as usize] {
@@ -401,7 +449,7 @@ impl<'c> Reference<'c> {
                 Device::Laser(own[usize::from(port)])
             }
         };
-        self.enqueue(device, at, message);
+        self.enqueue(device, at, (from, message));
     }
 
     fn config(&self, device: Device) -> &'c LinkConfig {
@@ -417,8 +465,29 @@ impl<'c> Reference<'c> {
         }
     }
 
-    fn enqueue(&mut self, device: Device, at: u64, message: Message) {
+    /// Let a packet enter a device with a background, which draws random numbers in the order of its packets.
+    fn enqueue_shared(&mut self, device: Device, at: u64, (from, mut message): (u32, Message)) {
         let config = self.config(device);
+        let link = self.shared.entry(device).or_insert_with(|| PlainLink::new(config).unwrap());
+        let via = Via { from, headway: message.headway };
+        let Some((arrives, headway)) = link.enter_via(Instant::from_nanos(at), SIZE, via) else {
+            return self.lose(at, message, LossReason::Queue);
+        };
+        message.headway = headway;
+        let (component, place) = match device {
+            Device::Laser(number) => {
+                (Component::Line(number), Place::Arrives(self.case.layout.lasers[number].to))
+            }
+            device => (Component::Device(device), Place::Leaves(device)),
+        };
+        self.schedule(arrives.as_nanos(), component, message, place);
+    }
+
+    fn enqueue(&mut self, device: Device, at: u64, (from, message): (u32, Message)) {
+        let config = self.config(device);
+        if config.schedule.background.is_some() {
+            return self.enqueue_shared(device, at, (from, message));
+        }
         let (free, waiting) = self.devices.entry(device).or_default();
         while waiting.front().is_some_and(|begins| *begins <= at) {
             waiting.pop_front();
@@ -468,7 +537,7 @@ impl<'c> Reference<'c> {
         else {
             return match view.routes.port(satellite, message.to, 0) {
                 NO_ROUTE | DOWN => self.lose(at, message, LossReason::Outage),
-                _ => self.forward(satellite, at, message),
+                _ => self.forward(satellite, at, (NO_NODE, message)),
             };
         };
         let [first, last] = air.delay.map(|delay| delay.as_nanos() as i64);

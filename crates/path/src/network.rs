@@ -4,6 +4,7 @@
 mod ground;
 mod lasers;
 mod loads;
+mod recorded;
 mod sharing;
 mod steps;
 
@@ -19,6 +20,7 @@ use crate::routing::{RoutesTo, RoutingKind};
 pub use ground::Role;
 pub use lasers::LaserPath;
 pub use loads::{Demand, Leg, Links, Loads};
+pub use recorded::LegBits;
 pub use steps::NetworkSteps;
 
 /// Request for the geometry of a network.

@@ -24,7 +24,8 @@ use skyhop_model::{LinuxLink, LiveDevice};
 use skyhop_units::Duration;
 
 pub use background::{
-    BackgroundKeys, BackgroundKind, BackgroundSection, DemandMatrixKeys, TotalRateKeys,
+    BackgroundKeys, BackgroundKind, BackgroundSection, DemandMatrixKeys, EarlierRunKeys,
+    TotalRateKeys,
 };
 pub(crate) use failure::FailingPart;
 pub use failure::{FailureKeys, SatelliteKey};

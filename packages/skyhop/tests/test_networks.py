@@ -229,3 +229,37 @@ def test_equal_cost_spreads_the_flows_of_a_pair(tmp_path: Path) -> None:
     assert len(shortest) == 1
     assert len(spread) > 1
     assert min(spread) >= min(shortest)
+
+
+def test_an_earlier_run_is_the_background(skyhop: Skyhop, scenario: Path, tmp_path: Path) -> None:
+    assert skyhop("sim", scenario, "-o", tmp_path / "run").returncode == 0
+    later = tmp_path / "later.toml"
+    probe = '[[flow]]\nkind = "probe"\nbetween = ["London", "New York"]\n\n'
+    text = SCENARIO[: SCENARIO.index("[[flow]]")] + probe + SCENARIO[SCENARIO.index("[run]") :]
+    background = '[network.background]\nkind = "run"\ndir = "run"\n\n[[flow]]'
+    later.write_text(text.replace("[[flow]]", background, 1).replace("3 s", "4 s"))
+    done = skyhop("sim", later, "-o", tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    info = json.loads((tmp_path / "again" / "run.json").read_text())
+    assert info["scenario"]["network"]["background"]["dir"] == str(tmp_path / "run")
+    both = {}
+    for name, column in (("run", "delivered_bytes"), ("again", "background_bytes")):
+        frame = pl.read_parquet(tmp_path / name / "link.parquet").group_by("link", "direction")
+        both[name] = {row[:2]: row[2] for row in frame.agg(pl.col(column).sum()).iter_rows()}
+    rate_bytes = 3 * 10e6 / 8
+    assert len(both["run"]) > 10
+    for link, carried in both["run"].items():
+        # Not more than 95 % of the rate; the queues may lose some.
+        expected = min(carried, 0.95 * rate_bytes)
+        assert 0.9 * expected - 2000 <= both["again"][link] <= expected + 100, link
+    rtts = pl.read_parquet(tmp_path / "again" / "probes.parquet")
+    busy = rtts.filter(pl.col("t_ns") < 2.5e9)["rtt_ns"].mean()
+    idle = rtts.filter(pl.col("t_ns") > 3.2e9)["rtt_ns"].mean()
+    assert isinstance(busy, float)
+    assert isinstance(idle, float)
+    assert busy > idle + 1e6
+
+    later.write_text(later.read_text().replace('"Tokyo", "Delhi"', '"Tokyo", "Lagos"'))
+    done = skyhop("sim", later, "-o", tmp_path / "other")
+    assert done.returncode == 2
+    assert "is a run with another network.sites; expected the same network" in done.stderr

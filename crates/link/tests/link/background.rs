@@ -12,23 +12,24 @@ use skyhop_link::{
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
-const RATE_BPS: u64 = 12_000_000;
-const SIZE: Bytes = Bytes::new(1500);
-const PACKET_NS: u64 = 1_000_000;
+pub(crate) const RATE_BPS: u64 = 12_000_000;
+pub(crate) const SIZE: Bytes = Bytes::new(1500);
+pub(crate) const PACKET_NS: u64 = 1_000_000;
 
-fn us(us: u64) -> Instant {
+pub(crate) fn us(us: u64) -> Instant {
     Instant::START + Duration::from_micros(us)
 }
 
-fn piece(from: Instant, bps: u64) -> Piece<Rate> {
+pub(crate) fn piece(from: Instant, bps: u64) -> Piece<Rate> {
     Piece { from, value: Rate::from_bits_per_second(bps) }
 }
 
 /// Link without delay at 12 Mbit/s, with a queue and a load.
-fn shared(queue: Limit, load: Vec<Piece<Rate>>, burst: u32) -> LinkConfig {
+pub(crate) fn shared(queue: Limit, load: Vec<Piece<Rate>>, burst: u32) -> LinkConfig {
     let rate = Rate::from_bits_per_second(RATE_BPS);
     let mut schedule = LinkSchedule::fixed(Duration::ZERO, rate, Ratio::ZERO);
-    schedule.background = Some(Box::new(Background { load, packet: SIZE, burst }));
+    schedule.background =
+        Some(Box::new(Background { load, packet: SIZE, burst, lines: Vec::new() }));
     LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed: 3 }
 }
 
@@ -123,7 +124,7 @@ fn packets_that_fit_leave_all_of_the_fluid() {
 }
 
 /// Times between packets, exponentially distributed with a mean in ns, as a list of times until an end.
-fn poisson(rng: &mut ChaCha8Rng, mean_ns: f64, end_ns: u64) -> Vec<u64> {
+pub(crate) fn poisson(rng: &mut ChaCha8Rng, mean_ns: f64, end_ns: u64) -> Vec<u64> {
     let mut at_ns = 0.0;
     let mut times = Vec::new();
     loop {
@@ -137,7 +138,7 @@ fn poisson(rng: &mut ChaCha8Rng, mean_ns: f64, end_ns: u64) -> Vec<u64> {
 }
 
 /// Mean and 95th percentile in ns.
-fn summary(mut waits_ns: Vec<u64>) -> [f64; 2] {
+pub(crate) fn summary(mut waits_ns: Vec<u64>) -> [f64; 2] {
     waits_ns.sort_unstable();
     let mean = waits_ns.iter().sum::<u64>() as f64 / waits_ns.len() as f64;
     [mean, waits_ns[waits_ns.len() * 95 / 100] as f64]

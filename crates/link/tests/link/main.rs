@@ -2,6 +2,7 @@
 
 mod against_reference;
 mod background;
+mod background_lines;
 mod behaviour;
 mod bursts;
 mod dama;

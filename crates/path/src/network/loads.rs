@@ -27,7 +27,7 @@ pub struct Demand {
 }
 
 /// Link of a network in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Leg {
     /// Laser from one satellite to another.
     Laser(u32, u32),
@@ -39,6 +39,21 @@ pub enum Leg {
     GatewayDown(u32),
     /// Downlinks of all satellites to one site.
     OwnDown(u32),
+}
+
+impl Leg {
+    /// First link in the order of links, which need not exist.
+    pub const FIRST: Self = Self::Laser(0, 0);
+
+    /// Satellite that sends over the link; `None` for an uplink, and for downlinks of several satellites.
+    pub(super) fn satellite(self) -> Option<u32> {
+        match self {
+            Self::Laser(satellite, _) | Self::Down(satellite) | Self::GatewayDown(satellite) => {
+                Some(satellite)
+            }
+            Self::Up(_) | Self::OwnDown(_) => None,
+        }
+    }
 }
 
 /// Properties of the links that demands load.
@@ -55,6 +70,8 @@ pub struct Links<'l> {
 pub struct Loads {
     /// Load of each link that is ever used, from each time until the next one; the first time is the start.
     pub legs: BTreeMap<Leg, Vec<(Instant, Rate)>>,
+    /// Part of the load of the first link that comes over the second one, in the same form.
+    pub over: BTreeMap<[Leg; 2], Vec<(Instant, Rate)>>,
     /// Bits that the demands ask for during the run.
     pub demanded_bits: f64,
     /// Bits of these that have a route.
@@ -109,6 +126,10 @@ struct Loading<'l> {
     legs: Vec<Leg>,
     numbers: HashMap<Leg, u32>,
     room_bps: Vec<f64>,
+    /// Pairs of links that follow each other, by the numbers of the second and the first one, in the order of their first
+    /// use.
+    pairs: Vec<[u32; 2]>,
+    pair_numbers: HashMap<[u32; 2], u32>,
     /// Routes of the last step, and the antenna over which each site that is behind gateways sends to a satellite.
     routes: Arc<[RoutesTo]>,
     antennas: HashMap<(u32, u32), u32>,
@@ -145,6 +166,8 @@ impl<'l> Loading<'l> {
             legs: Vec::new(),
             numbers: HashMap::new(),
             room_bps: Vec::new(),
+            pairs: Vec::new(),
+            pair_numbers: HashMap::new(),
             routes: Arc::default(),
             antennas: HashMap::new(),
             loads: Loads::default(),
@@ -173,24 +196,36 @@ impl<'l> Loading<'l> {
         let on_routes = self.on_routes(from);
         let routed = on_routes.routed();
         let shares = shares(&routed, &self.room_bps);
-        let mut loads_bps = vec![0.0; self.legs.len()];
+        let (mut loads_bps, mut over_bps) =
+            (vec![0.0; self.legs.len()], vec![0.0; self.pairs.len()]);
         let lasts_s = until.saturating_since(from).as_secs_f64();
         self.loads.demanded_bits += on_routes.demanded_bps * lasts_s;
         for (demand, share) in routed.iter().zip(shares) {
             let rate_bps = share * demand.rate_bps;
             demand.legs.iter().for_each(|leg| loads_bps[*leg as usize] += rate_bps);
+            for pair in demand.legs.windows(2) {
+                let number = self.pair_number([pair[1], pair[0]]);
+                over_bps.resize(self.pairs.len(), 0.0);
+                over_bps[number as usize] += rate_bps;
+            }
             self.loads.routed_bits += demand.rate_bps * lasts_s;
             self.loads.carried_bits += rate_bps * lasts_s;
         }
         for (leg, load_bps) in self.legs.iter().zip(loads_bps) {
-            let load = Rate::from_bits_per_second(load_bps.round() as u64);
-            let pieces = self.loads.legs.entry(*leg).or_insert_with(|| {
-                if from == Instant::START { Vec::new() } else { vec![(Instant::START, Rate::ZERO)] }
-            });
-            if pieces.last().is_none_or(|(_, before)| *before != load) {
-                pieces.push((from, load));
-            }
+            record(self.loads.legs.entry(*leg).or_default(), from, load_bps);
         }
+        for (pair, load_bps) in self.pairs.iter().zip(over_bps) {
+            let legs = pair.map(|number| self.legs[number as usize]);
+            record(self.loads.over.entry(legs).or_default(), from, load_bps);
+        }
+    }
+
+    /// Number of a pair of links.
+    fn pair_number(&mut self, pair: [u32; 2]) -> u32 {
+        *self.pair_numbers.entry(pair).or_insert_with(|| {
+            self.pairs.push(pair);
+            self.pairs.len() as u32 - 1
+        })
     }
 
     /// Demands at `at` that have routes.
@@ -244,5 +279,16 @@ impl<'l> Loading<'l> {
         self.numbers.insert(leg, number);
         self.room_bps.push((self.links.room)(leg).bits_per_second() as f64);
         number
+    }
+}
+
+/// Append a load from a time on to the pieces of a link, which had none before its first one.
+pub(super) fn record(pieces: &mut Vec<(Instant, Rate)>, from: Instant, load_bps: f64) {
+    let load = Rate::from_bits_per_second(load_bps.round() as u64);
+    if pieces.is_empty() && from > Instant::START {
+        pieces.push((Instant::START, Rate::ZERO));
+    }
+    if pieces.last().is_none_or(|(_, before)| *before != load) {
+        pieces.push((from, load));
     }
 }

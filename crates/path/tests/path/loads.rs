@@ -73,6 +73,48 @@ fn a_demand_loads_each_link_of_its_route_with_its_rate() {
     assert_eq!([loads.demanded_bits, loads.routed_bits, loads.carried_bits], [bits; 3]);
 }
 
+/// Loads at a time in bit/s by link, and by the link over which they come.
+fn over(loads: &Loads, time: Instant) -> BTreeMap<[Leg; 2], u64> {
+    let of = |(pair, pieces): (&[Leg; 2], &Vec<(Instant, Rate)>)| {
+        let (_, load) = pieces.iter().rfind(|(from, _)| *from <= time).unwrap();
+        (*pair, load.bits_per_second())
+    };
+    loads.over.iter().map(of).filter(|(_, load)| *load > 0).collect()
+}
+
+#[test]
+fn the_load_of_a_link_is_split_by_the_link_over_which_it_comes() {
+    let request = still();
+    let step = first_step(&request);
+    let demands = [
+        demand(0, 3, 7 * MBPS),
+        demand(1, 3, 2 * MBPS),
+        demand(2, 3, MBPS),
+        demand(0, 1, 4 * MBPS),
+    ];
+    let loads = request.loads(&demands, links(&plenty), 1).unwrap();
+    let mut expected: BTreeMap<[Leg; 2], u64> = BTreeMap::new();
+    for demand in &demands {
+        for pair in legs(&step, demand.from, demand.to).windows(2) {
+            *expected.entry([pair[1], pair[0]]).or_default() += demand.rate.bits_per_second();
+        }
+    }
+    let found = over(&loads, Instant::START);
+    assert_eq!(found, expected);
+    // B and C are under the same satellite, whose laser has the load of both.
+    let laser = legs(&step, 1, 3)[1];
+    let of_laser: Vec<_> = found.iter().filter(|([to, _], _)| *to == laser).collect();
+    assert_eq!(of_laser, [(&[laser, Leg::Up(1)], &(2 * MBPS)), (&[laser, Leg::Up(2)], &MBPS)]);
+    // A demand that begins later is on no link before.
+    let ms = |ms| Instant::START + Duration::from_millis(ms);
+    let late = Demand { begins: ms(250), ..demand(0, 3, MBPS) };
+    let loads = request.loads(&[late], links(&plenty), 1).unwrap();
+    assert!(over(&loads, Instant::START).is_empty());
+    let route = legs(&step, 0, 3);
+    assert_eq!(loads.over.len(), route.len() - 1);
+    assert_eq!(over(&loads, ms(250))[&[route[1], route[0]]], MBPS);
+}
+
 #[test]
 fn demands_add_up_and_begin_and_end() {
     let ms = |ms| Instant::START + Duration::from_millis(ms);
@@ -205,6 +247,14 @@ proptest! {
             let (up, down) = (sum(|leg| matches!(leg, Leg::Up(_))), sum(|leg| matches!(leg, Leg::Down(_))));
             prop_assert!(up.abs_diff(down) <= found.len() as u64, "{} {}", up, down);
             prop_assert!(found.iter().all(|(leg, load)| *load <= room(*leg).bits_per_second()));
+            // What comes over other links is all of a link's load, except on uplinks; and all goes on, except after
+            // downlinks.
+            let pairs = over(&loads, step.from);
+            for (leg, load) in &found {
+                let sum = |place: usize| pairs.iter().filter(|(pair, _)| pair[place] == *leg).map(|(_, load)| load).sum::<u64>();
+                prop_assert!(matches!(leg, Leg::Up(_)) || load.abs_diff(sum(0)) <= pairs.len() as u64);
+                prop_assert!(matches!(leg, Leg::Down(_)) || load.abs_diff(sum(1)) <= pairs.len() as u64);
+            }
             if ways > 1 {
                 continue;
             }

@@ -32,6 +32,8 @@ impl NamedScenario {
         let sites = &ground.sites[..ground.terminals()];
         let demands = match &background.kind {
             BackgroundKind::Matrix(keys) => self.demand_matrix(&keys.file, &ground.sites)?,
+            // The links of an earlier run are found when those of this one are known.
+            BackgroundKind::Run(_) => Vec::new(),
             BackgroundKind::Uniform(keys) => {
                 self.between_all(keys.rate, &vec![1.0; sites.len()])?
             }
@@ -49,6 +51,7 @@ impl NamedScenario {
         let common = &background.common;
         Ok(BackgroundPlan {
             demands,
+            recorded: Vec::new(),
             most: common.most,
             packet: common.packet + ETHERNET_HEADER,
             burst: common.burst,

@@ -7,6 +7,7 @@ mod assemble;
 mod background;
 mod cc_files;
 mod change;
+mod earlier_run;
 mod failures;
 mod flows;
 mod forecast;

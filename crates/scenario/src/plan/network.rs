@@ -24,8 +24,8 @@ use crate::plan::notes::shells_apart;
 use crate::plan::places::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{
-    ConstellationPath, DownlinkOf, Flow, HopKeys, NetworkRelay, NetworkSection, PathKind,
-    PathSection, Scenario,
+    BackgroundKind, ConstellationPath, DownlinkOf, Flow, HopKeys, NetworkRelay, NetworkSection,
+    PathKind, PathSection, Scenario,
 };
 
 impl NamedScenario {
@@ -48,10 +48,16 @@ impl NamedScenario {
         let background = network.background.as_ref();
         let background = background.map(|keys| self.background_plan(keys, &ground)).transpose()?;
         let plan = self.network_plan(network, (of_path, routing), ground, &flows)?;
-        let plan = NetworkPlan { background, ..plan };
+        let mut plan = NetworkPlan { background, ..plan };
         self.check_failing_lasers(&plan)?;
+        let scenario = self.resolved_network(&plan.request);
+        if let Some(BackgroundKind::Run(keys)) = network.background.as_ref().map(|keys| &keys.kind)
+        {
+            let recorded = self.recorded_loads(keys, &plan, &scenario["network"])?;
+            plan.background.iter_mut().for_each(|plan| plan.recorded.clone_from(&recorded));
+        }
         Ok(Experiment {
-            scenario: self.resolved_network(&plan.request),
+            scenario,
             notes: notes(&plan),
             changes: Vec::new(),
             announcements: Vec::new(),
@@ -257,6 +263,7 @@ impl NamedScenario {
         }
         if let Some(background) = network.get_mut("background") {
             self.make_paths_absolute(background, &["file"]);
+            self.make_directory_absolute(background);
         }
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));

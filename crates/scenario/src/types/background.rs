@@ -55,6 +55,8 @@ pub enum BackgroundKind {
     Gravity(TotalRateKeys),
     /// Equal demands between all sites.
     Uniform(TotalRateKeys),
+    /// Loads of the links in an earlier run of the same network: its packets, and its own background.
+    Run(EarlierRunKeys),
 }
 
 impl Kinds for BackgroundKind {
@@ -68,6 +70,14 @@ pub struct DemandMatrixKeys {
     /// optionally from_s and until_s, the times of the run at which the demand begins and ends. It is looked up relative
     /// to the scenario file first. Required.
     pub file: String,
+}
+
+/// Keys of `[network.background]` with kind = "run".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlierRunKeys {
+    /// Run directory of a network with the same constellation, start, sites and gateways; its rates and its duration may
+    /// differ. It is looked up relative to the scenario file first. Required.
+    pub dir: String,
 }
 
 /// Keys of `[network.background]` with kind = "gravity" or "uniform".

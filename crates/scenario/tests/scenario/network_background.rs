@@ -120,12 +120,59 @@ fn a_matrix_has_rates_and_times() {
 }
 
 #[test]
+fn an_earlier_run_must_be_one_of_the_same_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = directory.path().join("x.toml").display().to_string();
+    let of = || with("kind = \"run\"\ndir = \"earlier\"", &origin);
+    let message = |expected: &str| {
+        let message = of().map(drop).unwrap_err().to_string();
+        assert!(message.contains(expected), "{expected}: {message}");
+        assert!(!message.contains('\n'), "one line: {message}");
+    };
+    message("network.background.dir: no such directory: \"earlier\"; expected a run directory");
+    let earlier = directory.path().join("earlier");
+    fs::create_dir(&earlier).unwrap();
+    message("network.background.dir: \"earlier\" has no run.json; expected a run directory");
+    fs::write(earlier.join("run.json"), "{").unwrap();
+    message("run.json of \"earlier\" is damaged; do the run again");
+    let write = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut run = serde_json::json!({ "scenario": with("kind = \"uniform\"\nrate = \"1 Mbit/s\"", &origin).unwrap().scenario });
+        change(&mut run["scenario"]);
+        fs::write(earlier.join("run.json"), run.to_string()).unwrap();
+    };
+    write(&|scenario| scenario["network"] = serde_json::Value::Null);
+    message("\"earlier\" is a run without [network]; expected one of a network");
+    for (key, value) in [
+        ("constellation", serde_json::json!("starlink-shell1")),
+        ("start", serde_json::json!("2026-01-01T00:00:00Z")),
+        ("sites", serde_json::json!(["London", "Tokyo"])),
+        ("gateways", serde_json::json!(["Cairo"])),
+    ] {
+        write(&|scenario| scenario["network"][key] = value.clone());
+        message(&format!(
+            "\"earlier\" is a run with another network.{key}; expected the same network"
+        ));
+    }
+    write(&|scenario| scenario["run"]["sample"] = serde_json::json!("0 s"));
+    message("run.json of \"earlier\" has no run.sample; do the run again");
+    // Other rates and another duration are no reason.
+    write(&|scenario| {
+        scenario["run"]["duration"] = serde_json::json!("77 s");
+        scenario["network"]["lasers"] = serde_json::json!({ "rate": "1 Mbit/s" });
+    });
+    message("link.parquet: cannot read");
+    fs::write(earlier.join("link.parquet"), "t_ns").unwrap();
+    message("link.parquet: not a whole Parquet file");
+}
+
+#[test]
 fn wrong_backgrounds_are_refused_in_one_sentence() {
     let uniform = |keys: &str| format!("kind = \"uniform\"\nrate = \"1 Mbit/s\"\n{keys}");
     for (keys, expected) in [
         ("rate = \"1 Mbit/s\"".to_owned(), ": "),
         ("kind = \"flows\"".to_owned(), ".kind: unknown variant `flows`"),
         ("kind = \"uniform\"".to_owned(), ": missing field `rate`"),
+        ("kind = \"run\"".to_owned(), ": missing field `dir`"),
         (uniform("most = \"100 %\""), ".most: is 100 %; expected above 0 % and below 100 %"),
         (uniform("most = \"0 %\""), ".most: is 0 %; expected above 0 % and below 100 %"),
         (uniform("packet = \"20 B\""), ".packet: is 20 B; expected 28 to 65535 bytes"),

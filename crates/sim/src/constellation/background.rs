@@ -1,9 +1,10 @@
 //! Background of a network: the loads of its links, and the bytes of these loads over time.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use skyhop_experiment::{BackgroundPlan, NetworkLink, NetworkPlan};
-use skyhop_link::{Background, BackgroundMeter, LinkConfig, LinkStats, Piece};
+use skyhop_link::{Background, BackgroundMeter, Line, LineLoad, LinkConfig, LinkStats, Piece};
 use skyhop_net::{Downlink, Layout};
 use skyhop_path::PathError;
 use skyhop_path::network::{Leg, Links, Loads, Role};
@@ -31,10 +32,17 @@ impl Backgrounds {
             Role::Gateway | Role::PointOfPresence => Leg::GatewayDown(satellite),
         };
         let links = Links { room: &room, last: &last };
-        let loads = plan.request.loads(&background.demands, links, threads)?;
+        let loads = if background.recorded.is_empty() {
+            plan.request.loads(&background.demands, links, threads)?
+        } else {
+            Loads::recorded(&background.recorded, &room)
+        };
         let warning = warning(&loads);
-        let of_leg = |(leg, pieces)| (leg, of_link(background, pieces));
-        Ok(Self { legs: loads.legs.into_iter().map(of_leg).collect(), warning })
+        let of_leg = |(leg, pieces): (&Leg, &Vec<_>)| {
+            let lines = lines(plan, &loads, *leg);
+            (*leg, of_link(background, pieces, lines))
+        };
+        Ok(Self { legs: loads.legs.iter().map(of_leg).collect(), warning })
     }
 
     /// Add the load of a link to its configuration.
@@ -55,13 +63,61 @@ fn rate_of(plan: &NetworkPlan, leg: Leg) -> Rate {
     plan.schedule(link).rate_at(Instant::START)
 }
 
-fn of_link(background: &BackgroundPlan, pieces: Vec<(Instant, Rate)>) -> Background {
-    let piece = |(from, value)| Piece { from, value };
+/// Largest number of lines of a link: those that carry most. No line limits what the others carry.
+const MOST_LINES: usize = 8;
+
+/// Load of a link with its lines.
+fn of_link(
+    background: &BackgroundPlan,
+    pieces: &[(Instant, Rate)],
+    lines: Vec<Line>,
+) -> Background {
+    let piece = |(from, value): &(Instant, Rate)| Piece { from: *from, value: *value };
     Background {
-        load: pieces.into_iter().map(piece).collect(),
+        load: pieces.iter().map(piece).collect(),
         packet: background.packet,
         burst: background.burst,
+        lines,
     }
+}
+
+/// Lines over which the load of a link comes.
+fn lines(plan: &NetworkPlan, loads: &Loads, leg: Leg) -> Vec<Line> {
+    let end = Instant::START + plan.request.duration;
+    let before = loads.over.range([leg, Leg::FIRST]..).take_while(|([to, _], _)| *to == leg);
+    let line = |([_, over], here): (&[Leg; 2], &Vec<(Instant, Rate)>)| {
+        let from = match *over {
+            Leg::Laser(from, _) => from,
+            Leg::Up(site) => plan.satellites() + site,
+            Leg::Down(_) | Leg::GatewayDown(_) | Leg::OwnDown(_) => return None,
+        };
+        let load = joined(here, &loads.legs[over]);
+        Some(Line { from, rate: rate_of(plan, *over), load })
+    };
+    let mut lines: Vec<Line> = before.filter_map(line).collect();
+    lines.sort_by_cached_key(|line| Reverse(carried_bits(&line.load, end)));
+    lines.truncate(MOST_LINES);
+    lines
+}
+
+/// Both loads of a line, over the times at which one of them changes.
+fn joined(here: &[(Instant, Rate)], all: &[(Instant, Rate)]) -> Vec<Piece<LineLoad>> {
+    let times: BTreeSet<Instant> = here.iter().chain(all).map(|(from, _)| *from).collect();
+    let at = |pieces: &[(Instant, Rate)], time: Instant| {
+        pieces[pieces.partition_point(|(from, _)| *from <= time) - 1].1
+    };
+    let piece = |from| Piece { from, value: LineLoad { here: at(here, from), all: at(all, from) } };
+    times.into_iter().map(piece).collect()
+}
+
+/// Bits that go over a line to a link until the end of the run.
+fn carried_bits(load: &[Piece<LineLoad>], end: Instant) -> u64 {
+    let ends = load.iter().skip(1).map(|piece| piece.from).chain([end]);
+    let bits = |(piece, end): (&Piece<LineLoad>, Instant)| {
+        let lasts_s = end.saturating_since(piece.from).as_secs_f64();
+        piece.value.here.bits_per_second() as f64 * lasts_s
+    };
+    load.iter().zip(ends).map(bits).sum::<f64>() as u64
 }
 
 /// Share of the demands below which the rest is not worth a warning.

@@ -1,7 +1,7 @@
 //! Ends of the flows at the sites of a network.
 
 use skyhop_app::Side;
-use skyhop_link::{Hop, Packet};
+use skyhop_link::{Headway, Hop, Packet};
 use skyhop_model::Ecn;
 use skyhop_net::{Calendar, Hosts, Routed, Uplinks};
 use skyhop_record::EventRow;
@@ -19,6 +19,7 @@ use crate::signal::phase_rows;
 #[derive(Debug, Clone)]
 pub(crate) struct Parcel {
     to: u32,
+    headway: Headway,
     // Boxed, because a packet is moved several times at each hop.
     content: Box<InFlight>,
 }
@@ -27,6 +28,14 @@ impl Routed for Parcel {
     #[inline]
     fn destination(&self) -> u32 {
         self.to
+    }
+
+    fn headway(&self) -> Headway {
+        self.headway
+    }
+
+    fn set_headway(&mut self, headway: Headway) {
+        self.headway = headway;
     }
 }
 
@@ -242,7 +251,7 @@ impl<'n, N: Uplinks<Parcel>> SiteDeparture<'n, N> {
             }
             None => Box::new(content),
         };
-        let parcel = Parcel { to: pair[to as usize], content };
+        let parcel = Parcel { to: pair[to as usize], headway: Headway::UNKNOWN, content };
         let packet = Packet::new(size, parcel)
             .with_flow(flow, ecn)
             .with_tos(tos)

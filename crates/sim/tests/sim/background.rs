@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use skyhop_app::{App, Probe};
-use skyhop_experiment::{BackgroundPlan, Experiment, Traffic};
+use skyhop_experiment::{BackgroundPlan, Experiment, NetworkLink, Traffic};
 use skyhop_model::Direction;
-use skyhop_path::network::Demand;
-use skyhop_record::RunData;
+use skyhop_path::network::{Demand, Leg, LegBits};
+use skyhop_record::{LinkSample, RunData};
 use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use crate::constellation::{experiment, ring, run, tcp};
@@ -22,7 +22,8 @@ fn demand(from: u32, to: u32, rate_bps: u64) -> Demand {
 
 fn with(mut experiment: Experiment, demands: Vec<Demand>, burst: u32) -> Experiment {
     let most = Ratio::new(0.95).unwrap();
-    let plan = BackgroundPlan { demands, most, packet: Bytes::new(1514), burst };
+    let plan =
+        BackgroundPlan { demands, recorded: Vec::new(), most, packet: Bytes::new(1514), burst };
     experiment.network.as_mut().unwrap().background = Some(plan);
     experiment
 }
@@ -36,7 +37,12 @@ fn still(duration: Duration, flows: Vec<Traffic>) -> Experiment {
 }
 
 fn probe() -> Traffic {
-    let probe = Probe { interval: Duration::from_millis(10), size: Bytes::new(100) };
+    probe_of(100)
+}
+
+/// Probe with a payload of so many bytes.
+fn probe_of(size: u64) -> Traffic {
+    let probe = Probe { interval: Duration::from_millis(10), size: Bytes::new(size) };
     Traffic::Udp { app: App::Probe(probe) }
 }
 
@@ -85,7 +91,9 @@ fn a_flow_gets_what_the_background_leaves() {
             .map(|link| link.utilisation.max(link.utilisation_back))
             .collect();
         let highest = used.iter().copied().fold(0.0, f64::max);
-        assert!((0.98..1.0005).contains(&highest), "{used:?}");
+        // Bursts vary around the load, by which the background's bytes are counted.
+        let most = if burst == 0 { 1.0005 } else { 1.01 };
+        assert!((0.98..most).contains(&highest), "{used:?}");
         assert_eq!(data.summary.warnings, Vec::<String>::new());
     }
 }
@@ -116,18 +124,28 @@ fn links_carry_exactly_the_load_over_time() {
 
 #[test]
 fn packets_wait_for_bursts_and_not_for_an_even_load() {
-    let alone = mean_rtt_ns(&run(&still(Duration::from_secs(4), vec![probe()]), 1));
     let demands = vec![demand(NEW_YORK, LONDON, 8 * MBPS)];
-    let of = |burst| with(still(Duration::from_secs(4), vec![probe()]), demands.clone(), burst);
-    let data = run(&of(1), 1);
-    let legs = carried(&data).len() as f64;
-    // On each link the mean wait of M/D/1 at a load of 0.8: twice the time of a packet.
-    let expected_ns = legs * 2.0 * 1514.0 * 8.0 * 100.0;
-    let waits_ns = mean_rtt_ns(&data) - alone;
-    assert!((waits_ns / expected_ns - 1.0).abs() < 0.15, "{waits_ns} of {expected_ns}");
+    let of = |size: u64, burst| {
+        let probed = still(Duration::from_secs(20), vec![probe_of(size)]);
+        let alone = mean_rtt_ns(&run(&probed, 1));
+        let data = run(&with(probed, demands.clone(), burst), 1);
+        (mean_rtt_ns(&data) - alone, carried(&data).len() as f64)
+    };
+    // Packets as large as those of the background wait at the first link alone, as in M/D/1 at a load of 0.8, to which
+    // they add: it has sent them in a row to the others.
+    let packet_ns = 1514.0 * 8.0 * 100.0;
+    let (large_ns, _) = of(1472, 1);
+    let share = 0.8 + packet_ns / 1e7;
+    let expected_ns = packet_ns * share / (2.0 * (1.0 - share));
+    assert!((large_ns / expected_ns - 1.0).abs() < 0.25, "{large_ns} of {expected_ns}");
+    // Small packets wait for the one ahead of them at nearly every other link.
+    let (small_ns, links) = of(100, 1);
+    let each_ns = (small_ns - 2.0 * packet_ns) / (links - 1.0);
+    let most_ns = packet_ns - 142.0 * 8.0 * 100.0;
+    assert!((0.8..1.02).contains(&(each_ns / most_ns)), "{each_ns} of {most_ns}");
     // An even load leaves less than a packet's time in the way of small packets.
-    let waits_ns = mean_rtt_ns(&run(&of(0), 1)) - alone;
-    assert!((0.0..50_000.0).contains(&waits_ns), "{waits_ns}");
+    let (even_ns, _) = of(100, 0);
+    assert!((0.0..50_000.0).contains(&even_ns), "{even_ns}");
 }
 
 #[test]
@@ -172,4 +190,56 @@ fn a_warning_says_what_the_network_does_not_carry() {
     let up = &carried(&data)[&("New York - satellites".to_owned(), Direction::Forward)];
     // 95 % of 10 Mbit/s.
     assert_eq!(*up, vec![118_750; 10]);
+}
+
+/// Links of a run as an earlier one, by the names that its rows have.
+fn recorded(experiment: &Experiment, data: &RunData) -> Vec<LegBits> {
+    let links: Vec<NetworkLink> = experiment.network.as_ref().unwrap().links().collect();
+    let sample = |row: &LinkSample| {
+        let leg = match (links[usize::from(row.link)], row.direction) {
+            (NetworkLink::Laser(from, to), Direction::Forward) => Leg::Laser(from, to),
+            (NetworkLink::Laser(from, to), Direction::Back) => Leg::Laser(to, from),
+            (NetworkLink::Down(satellite), _) => Leg::Down(satellite),
+            (NetworkLink::Up(site), _) => Leg::Up(site),
+            (link, _) => panic!("{link:?}"),
+        };
+        let until = Instant::from_nanos(row.t_ns as u64);
+        let from = Instant::from_nanos(row.t_ns as u64 - 100_000_000);
+        LegBits { from, until, leg, bits: 8 * (row.delivered_bytes + row.background_bytes) as u64 }
+    };
+    data.link.iter().map(sample).filter(|sample| sample.bits > 0).collect()
+}
+
+#[test]
+fn a_recorded_run_loads_its_links_again() {
+    let demands = vec![demand(NEW_YORK, LONDON, 8 * MBPS), demand(LONDON, NEW_YORK, 2 * MBPS)];
+    let of = |demands, burst| with(still(Duration::from_secs(10), vec![probe()]), demands, burst);
+    let data = [0, 1].map(|burst| run(&of(demands.clone(), burst), 1));
+    let again = [0, 1].map(|burst| {
+        let mut later = of(Vec::new(), burst);
+        let recorded = recorded(&of(Vec::new(), 0), &data[burst as usize]);
+        later.network.as_mut().unwrap().background.as_mut().unwrap().recorded = recorded;
+        let found = run(&later, 1);
+        assert!(run(&later, 2) == found, "with 2 threads");
+        assert_eq!(found.summary.warnings, Vec::<String>::new());
+        found
+    });
+    // What was a packet is background now; loads are rounded to bit/s.
+    let bytes = |data: &RunData, is_earlier: i64| {
+        let mut sums: BTreeMap<(u16, Direction), i64> = BTreeMap::new();
+        for row in &data.link {
+            let sum = sums.entry((row.link, row.direction)).or_default();
+            *sum += row.background_bytes + is_earlier * row.delivered_bytes;
+        }
+        sums
+    };
+    let (earlier, later) = (bytes(&data[0], 1), bytes(&again[0], 0));
+    assert!(earlier.values().filter(|sum| **sum > 2_000_000).count() > 8, "{earlier:?}");
+    for (place, sum) in &earlier {
+        assert!((later[place] - sum).abs() < 100, "{place:?}: {sum} {later:?}");
+    }
+    // Loads come over the same lasers, so that waits are those next to the demands.
+    let [before, after] = [&data[1], &again[1]].map(mean_rtt_ns);
+    let alone = mean_rtt_ns(&run(&still(Duration::from_secs(10), vec![probe()]), 1));
+    assert!(((after - alone) / (before - alone) - 1.0).abs() < 0.2, "{alone} {before} {after}");
 }

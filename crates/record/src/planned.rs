@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use skyhop_experiment::Experiment;
 use skyhop_model::{EventKind, PathEventKind};
-use skyhop_path::{PathEvent, PathTrace};
+use skyhop_path::PathTrace;
 use skyhop_signal::blind::Estimate;
 use skyhop_units::Instant;
 
@@ -14,7 +14,9 @@ use crate::{EventRow, GridSummary};
 pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
     let links = (0..).zip(&experiment.links);
     let mut rows: Vec<EventRow> = links
-        .flat_map(|(number, link)| link.trace.events().map(move |e| path_row(e, number)))
+        .flat_map(|(number, link)| {
+            link.trace.events().map(move |event| EventRow::of_path(event, number))
+        })
         .collect();
     rows.extend(experiment.changes.iter().map(|change| EventRow {
         t_ns: change.at.as_nanos() as i64,
@@ -47,16 +49,5 @@ pub fn grid_summary(estimate: &Estimate) -> GridSummary {
         confidence: estimate.confidence,
         samples: estimate.samples,
         evidence: estimate.evidence.name().to_owned(),
-    }
-}
-
-fn path_row(event: &PathEvent, link: u16) -> EventRow {
-    EventRow {
-        t_ns: event.at.as_nanos() as i64,
-        kind: EventKind::Path(event.kind),
-        hop: event.hop.map(i32::from),
-        outage_ns: event.outage.as_nanos() as i64,
-        link,
-        ..EventRow::default()
     }
 }

@@ -17,6 +17,7 @@ mod mirror;
 mod nearest;
 mod network;
 mod outage;
+mod route_events;
 mod routes;
 mod routings;
 mod shells;

@@ -8,7 +8,7 @@ use skyhop_path::PathTrace;
 use skyhop_signal::blind::Estimate;
 use skyhop_units::Instant;
 
-use crate::{EventRow, GridSummary};
+use crate::{EventRow, GridSummary, NO_LINK};
 
 /// Rows of all scheduled events in order of time: events of paths, changes of the scenario, announcements.
 pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
@@ -26,7 +26,12 @@ pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
         flow: change.flow.map(|id| id as i32),
         ..EventRow::default()
     }));
-    rows.extend(experiment.announcements.iter().map(EventRow::announced));
+    // In a network they are those of a schedule, and concern all links.
+    let is_network = experiment.network.is_some();
+    let announced = experiment.announcements.iter().map(EventRow::announced);
+    rows.extend(
+        announced.map(|row| EventRow { link: if is_network { NO_LINK } else { row.link }, ..row }),
+    );
     rows.sort_by_key(|row| row.t_ns);
     rows
 }

@@ -246,8 +246,9 @@ fn towards(flow: &FlowPlan, side: Side) -> [u32; 2] {
     [sites[side as usize], sites[side.other() as usize]]
 }
 
-/// Add a row for each flow that hears about an event.
+/// Add a row for each flow that hears about an event before it ends.
 fn add_rows(row: &EventRow, hearing: &[u32], flows: &[Flow], rows: &mut Vec<EventRow>) {
-    let id = |flow: &u32| flows[*flow as usize].plan.id as i32;
-    rows.extend(hearing.iter().map(|flow| EventRow { flow: Some(id(flow)), ..row.clone() }));
+    let plans = hearing.iter().map(|flow| &flows[*flow as usize].plan);
+    let running = plans.filter(|plan| (plan.stop.as_nanos() as i64) > row.t_ns);
+    rows.extend(running.map(|plan| EventRow { flow: Some(plan.id as i32), ..row.clone() }));
 }

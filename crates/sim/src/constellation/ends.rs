@@ -4,7 +4,7 @@ use skyhop_app::Side;
 use skyhop_link::{Hop, Packet};
 use skyhop_model::Ecn;
 use skyhop_net::{Calendar, Hosts, Routed, Uplinks};
-use skyhop_record::EventRow;
+use skyhop_record::{EventRow, NO_LINK};
 use skyhop_tcp::PacketSink;
 use skyhop_units::Instant;
 
@@ -145,7 +145,8 @@ impl Ends {
     ) {
         let Flow { plan, kind: Kind::Tcp(tcp) } = &mut self.flows[index] else { return };
         if tcp.has_phases(side) {
-            self.events.extend(phase_rows(tcp.take_phases(), plan.id));
+            let rows = phase_rows(tcp.take_phases(), plan.id);
+            self.events.extend(rows.map(|row| EventRow { link: NO_LINK, ..row }));
         }
         if tcp.may_send(side) {
             let ends = (index as u32, self.pairs[index], side.other());

@@ -1,9 +1,10 @@
 //! Announcements over a whole network: each flow hears about its own route.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use skyhop_experiment::Experiment;
-use skyhop_model::{EventKind, PhaseKind};
+use skyhop_model::{EventKind, LossReason, PhaseKind};
 use skyhop_path::Place;
 use skyhop_record::{EventRow, NO_LINK, RunData};
 use skyhop_scenario::parse_scenario;
@@ -12,13 +13,14 @@ use skyhop_units::Duration;
 
 use crate::constellation::run;
 
-/// Experiment of a scenario whose places are London, Tokyo, Lagos and Lima.
+/// Experiment of a scenario whose places are London, Tokyo, Lagos, Sydney and Madrid.
 fn planned(text: &str) -> Experiment {
     let all = [
         Place::new("London", 51.5, -0.1),
         Place::new("Tokyo", 35.7, 139.7),
         Place::new("Lagos", 6.5, 3.4),
-        Place::new("Lima", -12.0, -77.0),
+        Place::new("Sydney", -33.9, 151.2),
+        Place::new("Madrid", 40.4, -3.7),
     ];
     let find = |name: &str| {
         let found = all.iter().find(|place| place.name == name);
@@ -28,13 +30,13 @@ fn planned(text: &str) -> Experiment {
     scenario.experiment(&find, &mut |_, _| ControlFlow::Continue(())).unwrap()
 }
 
-/// Scenario over Starlink's first shell, whose satellites move every second, for 60 s.
+/// Scenario over Starlink's first shell, whose satellites move every second, for 40 s.
 fn network(keys: &str, rest: &str) -> String {
-    let hop = "{ rate = \"2 Mbit/s\", queue = \"100 packets\" }";
+    let hop = "{ rate = \"1 Mbit/s\", queue = \"100 packets\" }";
     format!(
         "[network]\nconstellation = \"starlink-shell1\"\nlasers = {hop}\n{keys}\n\
-         sites = [\"London\", \"Tokyo\", \"Lagos\", \"Lima\"]\n\
-         [network.user_links]\nup = {hop}\ndown = {hop}\n[run]\nduration = \"60 s\"\n{rest}"
+         sites = [\"London\", \"Tokyo\", \"Lagos\", \"Sydney\"]\n\
+         [network.user_links]\nup = {hop}\ndown = {hop}\n[run]\nduration = \"40 s\"\n{rest}"
     )
 }
 
@@ -49,7 +51,7 @@ const SIGNAL: &str = "[signal]\nsource = \"path\"\nlead = \"0.5 s\"\n";
 fn of_path(from: &str, to: &str, signal: &str) -> Vec<(i64, i64)> {
     let text = format!(
         "[path]\nconstellation = \"starlink-shell1\"\nrelay = \"isl\"\nhandover = \"immediate\"\noutage = \"none\"\n\
-         step = \"1 s\"\nfrom = \"{from}\"\nto = \"{to}\"\n[run]\nduration = \"60 s\"\n{signal}\
+         step = \"1 s\"\nfrom = \"{from}\"\nto = \"{to}\"\n[run]\nduration = \"40 s\"\n{signal}\
          [[flow]]\ncc = \"satcp\"\n",
     );
     let experiment = planned(&text);
@@ -73,7 +75,7 @@ fn heard(data: &RunData, flow: i32) -> Vec<(i64, i64)> {
 fn two_pairs(signal: &str) -> Experiment {
     let flows = [
         flow("London", "Tokyo", "satcp"),
-        flow("Lagos", "Lima", "satpipe"),
+        flow("Lagos", "Sydney", "satpipe"),
         flow("London", "Tokyo", "cubic"),
     ];
     planned(&network(STEP, &format!("{signal}{}", flows.concat())))
@@ -82,7 +84,7 @@ fn two_pairs(signal: &str) -> Experiment {
 #[test]
 fn each_flow_hears_the_announcements_of_its_own_path() {
     let data = run(&two_pairs(SIGNAL), 1);
-    let [london, lagos] = [("London", "Tokyo"), ("Lagos", "Lima")];
+    let [london, lagos] = [("London", "Tokyo"), ("Lagos", "Sydney")];
     assert_eq!(heard(&data, 0), of_path(london.0, london.1, SIGNAL));
     assert_eq!(heard(&data, 1), of_path(lagos.0, lagos.1, SIGNAL));
     assert_ne!(heard(&data, 0), heard(&data, 1));
@@ -111,9 +113,9 @@ fn the_first_pair_has_the_random_errors_of_a_path_and_others_their_own() {
     let signal = format!("{SIGNAL}error = \"report-timing\"\n");
     let data = run(&two_pairs(&signal), 1);
     assert_eq!(heard(&data, 0), of_path("London", "Tokyo", &signal));
-    let alone = network(STEP, &format!("{signal}{}", flow("Lagos", "Lima", "satcp")));
+    let alone = network(STEP, &format!("{signal}{}", flow("Lagos", "Sydney", "satcp")));
     let alone = run(&planned(&alone), 1);
-    assert_eq!(heard(&alone, 0), of_path("Lagos", "Lima", &signal));
+    assert_eq!(heard(&alone, 0), of_path("Lagos", "Sydney", &signal));
     assert_ne!(heard(&alone, 0), heard(&data, 1), "the errors of a second pair are its own");
 }
 
@@ -160,9 +162,9 @@ fn without_a_source_nothing_is_announced_and_a_warning_says_what_to_type() {
 #[test]
 fn a_schedule_reaches_all_flows_at_the_same_time() {
     let signal = "[signal]\nsource = \"schedule\"\nlead = \"1 s\"\n";
-    let flows = flow("London", "Tokyo", "satcp") + &flow("Lagos", "Lima", "satcp");
+    let flows = flow("London", "Tokyo", "satcp") + &flow("Lagos", "Sydney", "satcp");
     let experiment = planned(&network(STEP, &format!("{signal}{flows}")));
-    assert_eq!(experiment.announcements.len(), 4, "every 15 s");
+    assert_eq!(experiment.announcements.len(), 2, "every 15 s");
     let data = run(&experiment, 2);
     let said = rows(&data, EventKind::Announcement);
     let times: Vec<i64> = said.iter().map(|row| row.at_ns.unwrap()).collect();
@@ -174,11 +176,40 @@ fn a_schedule_reaches_all_flows_at_the_same_time() {
         let holds = rows(&data, EventKind::Phase(PhaseKind::Hold)).into_iter();
         let holds: Vec<i64> =
             holds.filter(|row| row.flow == Some(id)).map(|row| row.t_ns).collect();
-        assert_eq!(holds.len(), 4, "{id}: {holds:?}");
+        assert_eq!(holds.len(), 2, "{id}: {holds:?}");
         let lead = Duration::from_secs(1).as_nanos() as i64;
         assert!(
             holds.iter().zip(&times).all(|(hold, at)| (at - lead..*at).contains(hold)),
             "{holds:?}"
         );
     }
+}
+
+/// Windows of a flow with a congestion control after each hard handover of its terminals, relative to those before:
+/// the smallest until the end of the hold, for handovers that have lost packets.
+fn windows_after_handovers(cc: &str) -> Vec<f64> {
+    let hop = "{ rate = \"20 Mbit/s\", queue = \"40 ms\" }";
+    let text = format!(
+        "[network]\nconstellation = \"starlink-shell1\"\nsites = [\"London\", \"Madrid\"]\n{STEP}\n\
+         handover = \"nearest-grid\"\n[network.user_links]\nup = {hop}\ndown = {hop}\n[run]\nduration = \"50 s\"\n\
+         {SIGNAL}{}",
+        flow("London", "Madrid", cc),
+    );
+    let data = run(&planned(&text), 1);
+    let lost = data.events.iter().filter(|row| row.reason == Some(LossReason::Dismantled));
+    let times: BTreeSet<i64> = lost.map(|row| row.t_ns).collect();
+    let window = |(from, until): (i64, i64)| {
+        let between = data.flows.iter().filter(|row| (from..until).contains(&row.t_ns));
+        between.map(|row| row.cwnd_packets as f64).reduce(f64::min).unwrap()
+    };
+    let after = |at: i64| window((at, at + 800_000_000)) / window((at - 100_000_000, at));
+    times.into_iter().map(after).collect()
+}
+
+#[test]
+fn satcp_holds_its_window_at_hard_handovers_where_cubic_reduces_it() {
+    let cubic = windows_after_handovers("cubic");
+    assert!(cubic.len() >= 2 && cubic.iter().all(|ratio| *ratio < 0.8), "{cubic:?}");
+    let satcp = windows_after_handovers("satcp\"\nsatcp.mode = \"freeze");
+    assert!(satcp.len() >= 2 && satcp.iter().all(|ratio| *ratio > 0.9), "{satcp:?}");
 }

@@ -66,8 +66,7 @@ impl EventRules {
             hop: Some(hop),
             outage: self.outage.handover(old[end], new[end], self.draw(frame, end as u64)),
         };
-        // An end on the ground has no satellite: the end `to` of an access path, and gateways of a network.
-        if was[0] != is[0] && self.is_satellite(is[0]) {
+        if was[0] != is[0] {
             events.push(end(0, 0));
         }
         events.extend(self.torn_down_hops(previous, frame).map(|hop| PathEvent {
@@ -76,6 +75,7 @@ impl EventRules {
             hop: Some(hop),
             outage: self.intermediate_outage,
         }));
+        // The end `to` of an access path is on the ground and has no satellite.
         if was[1] != is[1] && self.is_satellite(is[1]) {
             events.push(end(1, last_hop));
         }

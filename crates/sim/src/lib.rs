@@ -89,7 +89,7 @@ impl Engine for SimulatorOn {
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
         size::check(experiment)?;
         match &experiment.network {
-            // What a run needs to know ahead takes long to compute, and cannot be wrong.
+            // The values that a run needs ahead take long to compute, and cannot be wrong.
             Some(plan) => over_network(experiment, plan, Ahead::default(), self.threads),
             None => simulation(experiment, self.threads),
         }

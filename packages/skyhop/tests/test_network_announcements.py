@@ -121,9 +121,11 @@ def test_the_report_shows_announcements_of_several_pairs(tmp_path: Path) -> None
     far = {"name": "C", "lat": 6.5, "lon": 3.4}
     network = SHELL | {"sites": [*SITES, far], "interval": "1 s"}
     flows = [
-        {"cc": cc, "between": list(pair)}
-        for cc, pair in (("satcp", "AB"), ("satcp", "AC"), ("cubic", "AB"))
-    ]
+        {"cc": cc, "between": list(pair), "stop": stop}
+        for cc, pair, stop in (
+            ("satcp", "AB", "20 s"), ("satcp", "AC", "40 s"), ("cubic", "AB", "40 s"),
+        )
+    ]  # fmt: skip
     links = {"user_links": {"up": RATE, "down": RATE}}
     signal = {"source": "path", "lead": "0.5 s"}
     scenario = {
@@ -132,6 +134,9 @@ def test_the_report_shows_announcements_of_several_pairs(tmp_path: Path) -> None
     run = _sim(scenario, tmp_path / "run")
     heard = run.events.filter(pl.col("kind") == "announcement").group_by("flow").len()
     assert set(heard["flow"]) == {0, 1}
+    of_first = run.events.filter((pl.col("kind") == "announcement") & (pl.col("flow") == 0))
+    assert of_first["at_ns"].to_list() == [6_000_000_000, 20_000_000_000], "until the flow stops"
+    assert set(run.events.filter(pl.col("kind") != "loss")["link"]) == {""}
     write_report([run.directory], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "handovers of routes were announced 500 ms ahead" in page

@@ -179,7 +179,7 @@ impl Announcements {
         Self { evidence: evidence.collect(), sources, warning: None }
     }
 
-    /// Number of sources.
+    /// Number of sources of announcements.
     pub(super) fn len(&self) -> usize {
         self.sources.len()
     }

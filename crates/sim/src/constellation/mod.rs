@@ -51,7 +51,7 @@ pub(crate) struct Constellation {
     warnings: Vec<String>,
 }
 
-/// What a run needs to know ahead: the loads of a background, and the events of routes that are announced.
+/// Values that a run needs ahead: the loads of a background, and the events of routes that are announced.
 #[derive(Default)]
 pub(crate) struct Ahead {
     backgrounds: Backgrounds,
@@ -59,7 +59,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Compute on so many threads what a plan needs.
+    /// Compute the values that a plan needs, on so many threads.
     pub(crate) fn new(
         experiment: &Experiment,
         plan: &NetworkPlan,

@@ -27,6 +27,7 @@ impl NetworkRequest {
     /// They are those of a path between the sites without outages: the route there decides, and events of the route back
     /// count if the route there has none of the same kind at the time. Sites at gateways and points of presence are on
     /// the ground: their links to satellites are links in the middle of the path.
+    /// A failure in the middle of a route shows where routes are computed next.
     ///
     /// # Errors
     /// The errors of [`Self::validate`].

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use skyhop_model::PathEventKind;
 use skyhop_path::failures::{Failure, Part};
-use skyhop_path::network::{NetworkRequest, Role, RoutePair};
+use skyhop_path::network::{NetworkRequest, NetworkSteps, Role, RoutePair};
+use skyhop_path::routing::RoutingKind;
 use skyhop_path::{PathEvent, PathRequest, Place};
 use skyhop_units::{Duration, Instant};
 
@@ -97,17 +98,42 @@ fn satellites_that_stand_still_have_no_handovers() {
     assert_eq!(network.route_events(&[pair([0, 1])], 1).unwrap(), [Vec::new()]);
 }
 
+/// Satellite in the middle of the route of the first two sites at the start.
+fn middle_satellite(network: &NetworkRequest) -> u32 {
+    let step = NetworkSteps::new(network.clone(), 1).unwrap().step();
+    let satellites: Vec<u32> = step.routes[1].satellites(0).collect();
+    assert!(satellites.len() >= 3, "{satellites:?}");
+    satellites[1]
+}
+
 #[test]
-fn a_failure_loses_the_route_until_the_next_one_is_computed() {
-    let mut network = network();
-    let route =
-        |network: &NetworkRequest| network.route_events(&[pair([0, 1])], 1).unwrap().remove(0);
+fn a_failure_loses_the_route_until_one_without_it_is_computed() {
+    let snapshot = RoutingKind::Snapshot(Duration::from_secs(30));
+    let middle = Part::Satellite(middle_satellite(&network()));
     let at = |seconds| Instant::START + Duration::from_secs(seconds);
-    let failure = Failure { part: Part::Site(1), from: at(12), until: at(18) };
-    network.options.failures = vec![failure].into();
-    let lost: Vec<_> = route(&network).into_iter().filter(|event| event.at < at(25)).collect();
-    let expected = [(PathEventKind::Lost, at(12)), (PathEventKind::Restored, at(20))];
-    for known in expected {
-        assert!(lost.iter().any(|event| (event.kind, event.at) == known), "{lost:?}");
+    let lost =
+        |from, until| [(PathEventKind::Lost, at(from)), (PathEventKind::Restored, at(until))];
+    for (part, routing, expected) in [
+        (Part::Site(1), RoutingKind::default(), Some(lost(2, 10))),
+        // Routes lead around a satellite from the next computation on.
+        (middle, RoutingKind::default(), None),
+        // A snapshot keeps its routes, whose hops are looked up at each interval.
+        (middle, snapshot, Some(lost(5, 10))),
+    ] {
+        let mut network = NetworkRequest { routing, ..network() };
+        let failure = Failure { part, from: at(2), until: at(8) };
+        network.options.failures = vec![failure].into();
+        let events = network.route_events(&[pair([0, 1])], 1).unwrap().remove(0);
+        match expected {
+            Some(expected) => {
+                let first: Vec<_> =
+                    events.iter().map(|event| (event.kind, event.at)).take(2).collect();
+                assert_eq!(first, expected, "{part:?}");
+            }
+            None => {
+                assert_eq!(events[0].at, at(5));
+                assert!(events.iter().all(|event| event.kind != PathEventKind::Lost), "{events:?}");
+            }
+        }
     }
 }

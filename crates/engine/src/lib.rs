@@ -16,7 +16,7 @@ use skyhop_units::{Duration, Instant};
 use thiserror::Error as ThisError;
 
 pub use mock::Mock;
-pub use warnings::warnings;
+pub use warnings::{finds_none, no_announcements, uses_announcements, warnings};
 
 /// An implementation that runs experiments, such as the simulator.
 pub trait Engine {

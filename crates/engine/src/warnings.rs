@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use skyhop_cc::Registry;
-use skyhop_experiment::{Experiment, Traffic, cc_parameters};
+use skyhop_experiment::{Experiment, FlowPlan, Traffic, cc_parameters};
 use skyhop_model::cc_label;
 use skyhop_units::{Duration, Instant};
 
@@ -49,22 +49,14 @@ fn queue_of_longer_path(experiment: &Experiment) -> Option<String> {
 
 /// Warning about congestion controls that use announcements which do not reach them.
 fn unused_announcements(experiment: &Experiment) -> Option<String> {
-    let announces = !experiment.announcements.is_empty() || experiment.blind.is_some();
+    let network = experiment.network.as_ref();
+    let of_routes = network.is_some_and(|network| network.announced.is_some());
+    let announces = !experiment.announcements.is_empty() || experiment.blind.is_some() || of_routes;
     let path = experiment.path_link();
-    let in_vain = experiment.flows.iter().filter(|flow| !announces || !flow.crosses(path));
-    let names: BTreeSet<&str> = in_vain
-        .filter_map(|flow| match &flow.traffic {
-            Traffic::Tcp { cc, parameters, .. } => {
-                let given = cc_parameters(cc, parameters);
-                let given: Vec<(&str, &str)> =
-                    given.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                let announcements = Registry::global().announcements(cc, &given);
-                announcements.are_used.then_some(cc.as_str())
-            }
-            Traffic::Udp { .. } => None,
-        })
-        .map(cc_label)
-        .collect();
+    let reaches = |flow: &FlowPlan| announces && (network.is_some() || flow.crosses(path));
+    let in_vain = experiment.flows.iter().filter(|flow| !reaches(flow));
+    let in_vain = in_vain.filter(|flow| uses_announcements(flow));
+    let names: BTreeSet<&str> = in_vain.filter_map(FlowPlan::cc).map(cc_label).collect();
     let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");
     let why = match (announces, source) {
         (true, _) => {
@@ -73,18 +65,36 @@ fn unused_announcements(experiment: &Experiment) -> Option<String> {
         (false, "none") => {
             format!("[signal] source = \"none\"; add {}", what_to_type(experiment))
         }
-        (false, source) => format!("[signal] source = \"{source}\" finds none during the run"),
+        (false, source) => finds_none(source),
     };
-    (!names.is_empty()).then(|| {
-        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
-        format!("{names}: gets no handover announcements: {why}")
-    })
+    (!names.is_empty()).then(|| no_announcements(&names, &why))
+}
+
+/// Warning that these congestion controls get no announcements, though they use some.
+pub fn no_announcements(names: &BTreeSet<&str>, why: &str) -> String {
+    let names = names.iter().copied().collect::<Vec<_>>().join(" and ");
+    format!("{names}: gets no handover announcements: {why}")
+}
+
+/// Whether the congestion control of a flow uses announcements of handovers.
+pub fn uses_announcements(flow: &FlowPlan) -> bool {
+    let Traffic::Tcp { cc, parameters, .. } = &flow.traffic else { return false };
+    let given = cc_parameters(cc, parameters);
+    let given: Vec<(&str, &str)> =
+        given.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    Registry::global().announcements(cc, &given).are_used
+}
+
+/// Reason for which a source of announcements has made none.
+pub fn finds_none(source: &str) -> String {
+    format!("[signal] source = \"{source}\" finds none during the run")
 }
 
 /// Options of the command line with which handovers are announced.
 fn what_to_type(experiment: &Experiment) -> String {
-    let has_handovers =
-        experiment.path().events().next().is_some() || !experiment.changes.is_empty();
+    let has_handovers = experiment.path().events().next().is_some()
+        || !experiment.changes.is_empty()
+        || experiment.network.as_ref().is_some_and(|network| network.request.every.is_some());
     let source = if has_handovers { "path" } else { "schedule" };
     let lead = experiment.scenario["signal"]["lead"].as_str().unwrap_or("0 s");
     format!("--set signal.source={source} --set signal.lead='{lead}'")

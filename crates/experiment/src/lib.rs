@@ -17,7 +17,7 @@ mod network;
 mod seed;
 
 pub use background::BackgroundPlan;
-pub use network::{HopPlan, NetworkHops, NetworkLink, NetworkPlan};
+pub use network::{HopPlan, NetworkHops, NetworkLink, NetworkPlan, RouteSignal};
 pub use seed::seed_for;
 
 /// Everything that an engine runs. An experiment needs no files except those of the user's congestion controls. It can
@@ -39,7 +39,7 @@ pub struct Experiment {
     pub tcp: TcpOptions,
     /// Entries of the scenario's `[[change]]`, by time.
     pub changes: Vec<PlannedChange>,
-    /// Announcements of `[signal]` about the path of `[path]`, by the time at which they are made.
+    /// Announcements of `[signal]` about the path of `[path]`, or of a schedule, by the time at which they are made.
     pub announcements: Vec<Announcement>,
     /// Plan of blind estimation: handovers that the run itself detects and then announces.
     pub blind: Option<BlindPlan>,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_path::network::{LaserPath, NetworkRequest, Role};
-use skyhop_path::{Endpoint, PathTrace};
+use skyhop_path::{Endpoint, PathEvent, PathTrace};
+use skyhop_signal::Timing;
 use skyhop_units::Duration;
 
 use crate::{BackgroundPlan, QueueSize};
@@ -30,8 +31,20 @@ pub struct NetworkPlan {
     /// Traffic without packets; `None` for a network without such traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundPlan>,
+    /// Announcements of the handovers of each flow's own route; `None` if nothing announces these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<RouteSignal>,
     /// Path without delay, which stands for the network where there has to be a single path.
     pub trace: Arc<PathTrace>,
+}
+
+/// Announcements of the handovers of routes, which an engine computes before it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteSignal {
+    /// Lead times, errors and latency; the seed is that of the first pair of sites.
+    pub timing: Timing,
+    /// Handovers and outages of the links of sites with an access profile, by the index of the site.
+    pub of_access: BTreeMap<u32, Vec<PathEvent>>,
 }
 
 /// Rates, queues and losses of the links of each kind, without delay.
@@ -89,6 +102,7 @@ impl NetworkPlan {
             downlink_per_site: false,
             access: BTreeMap::new(),
             background: None,
+            announced: None,
             trace: Arc::new(trace),
             request,
         })

@@ -2,6 +2,7 @@
 //! lengths of all links.
 
 mod ground;
+mod handovers;
 mod lasers;
 mod loads;
 mod recorded;
@@ -18,6 +19,7 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::request::{PathError, PathOptions, PathRequest, Place};
 use crate::routing::{RoutesTo, RoutingKind};
 pub use ground::Role;
+pub use handovers::RoutePair;
 pub use lasers::LaserPath;
 pub use loads::{Demand, Leg, Links, Loads};
 pub use recorded::LegBits;

@@ -26,7 +26,7 @@ pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;
 pub use rows::{
     AppRow, AppSummary, EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary,
-    ProbeRow, ProbeSummary, Quantiles, RouteRow, SCHEMA_VERSION, Summary,
+    NO_LINK, ProbeRow, ProbeSummary, Quantiles, RouteRow, SCHEMA_VERSION, Summary,
 };
 pub use sink::{Piece, RunData, RunHeader, Sink, SummaryOnly};
 pub use skyhop_files::FileError;

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use skyhop_experiment::Experiment;
 use skyhop_model::{EventKind, PathEventKind};
-use skyhop_path::{PathEvent, PathTrace};
+use skyhop_path::PathTrace;
 use skyhop_signal::blind::Estimate;
 use skyhop_units::Instant;
 
-use crate::{EventRow, GridSummary};
+use crate::{EventRow, GridSummary, NO_LINK};
 
 /// Rows of all scheduled events in order of time: events of paths, changes of the scenario, announcements.
 pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
     let links = (0..).zip(&experiment.links);
     let mut rows: Vec<EventRow> = links
-        .flat_map(|(number, link)| link.trace.events().map(move |e| path_row(e, number)))
+        .flat_map(|(number, link)| {
+            link.trace.events().map(move |event| EventRow::of_path(event, number))
+        })
         .collect();
     rows.extend(experiment.changes.iter().map(|change| EventRow {
         t_ns: change.at.as_nanos() as i64,
@@ -24,7 +26,12 @@ pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
         flow: change.flow.map(|id| id as i32),
         ..EventRow::default()
     }));
-    rows.extend(experiment.announcements.iter().map(EventRow::announced));
+    // In a network they are those of a schedule, and concern all links.
+    let is_network = experiment.network.is_some();
+    let announced = experiment.announcements.iter().map(EventRow::announced);
+    rows.extend(
+        announced.map(|row| EventRow { link: if is_network { NO_LINK } else { row.link }, ..row }),
+    );
     rows.sort_by_key(|row| row.t_ns);
     rows
 }
@@ -47,16 +54,5 @@ pub fn grid_summary(estimate: &Estimate) -> GridSummary {
         confidence: estimate.confidence,
         samples: estimate.samples,
         evidence: estimate.evidence.name().to_owned(),
-    }
-}
-
-fn path_row(event: &PathEvent, link: u16) -> EventRow {
-    EventRow {
-        t_ns: event.at.as_nanos() as i64,
-        kind: EventKind::Path(event.kind),
-        hop: event.hop.map(i32::from),
-        outage_ns: event.outage.as_nanos() as i64,
-        link,
-        ..EventRow::default()
     }
 }

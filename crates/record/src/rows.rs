@@ -9,6 +9,7 @@ use skyhop_model::{
     CongestionState, Counts as _, Direction, Drops, End, EventKind, LossReason, PathEventKind,
     PhaseKind,
 };
+use skyhop_path::PathEvent;
 use skyhop_signal::Announcement;
 use skyhop_units::{Duration, Instant};
 
@@ -102,6 +103,9 @@ impl RouteRow {
     }
 }
 
+/// Number of the link in events that concern none: those of a whole route over a network.
+pub const NO_LINK: u16 = u16::MAX;
+
 /// Event at one time of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {
@@ -115,7 +119,7 @@ pub struct EventRow {
     pub outage_ns: i64,
     /// Reason of a loss; `None` for other events.
     pub reason: Option<LossReason>,
-    /// Number of the link that the event concerns.
+    /// Number of the link that the event concerns; [`NO_LINK`] if it concerns none.
     pub link: u16,
     /// Direction of a loss; `None` for other events.
     pub direction: Option<Direction>,
@@ -142,6 +146,18 @@ impl EventRow {
             link,
             direction: Some(direction),
             flow: flow.map(|id| id as i32),
+            ..Self::default()
+        }
+    }
+
+    /// Create the event of a path, on the link with the given number.
+    pub fn of_path(event: &PathEvent, link: u16) -> Self {
+        Self {
+            t_ns: event.at.as_nanos() as i64,
+            kind: EventKind::Path(event.kind),
+            hop: event.hop.map(i32::from),
+            outage_ns: event.outage.as_nanos() as i64,
+            link,
             ..Self::default()
         }
     }

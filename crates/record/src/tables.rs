@@ -5,6 +5,7 @@ use skyhop_files::Column;
 use skyhop_model::{AppTable, Direction, LossReason, PATH_LINK};
 
 use crate::app_detail::detail_columns;
+use crate::rows::NO_LINK;
 use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow, RouteRow};
 
 /// Return the tables that a run may have, by file name without extension, and the names of their columns.
@@ -46,7 +47,10 @@ fn maybe_text<T>(rows: &[T], value: impl Fn(&T) -> Option<&str>) -> StringArray 
 }
 
 fn link_names(links: &[String], numbers: impl Iterator<Item = u16>) -> StringArray {
-    let name = |number: u16| links.get(usize::from(number)).map_or(PATH_LINK, String::as_str);
+    let name = |number: u16| match number {
+        NO_LINK => "",
+        number => links.get(usize::from(number)).map_or(PATH_LINK, String::as_str),
+    };
     StringArray::from_iter_values(numbers.map(name))
 }
 

@@ -99,8 +99,8 @@ impl NamedScenario {
             ("change", !scenario.change.is_empty(), "a scenario with [path]"),
             (
                 "signal.source",
-                scenario.signal.source != SignalSource::None,
-                "\"none\", because announcements are about a single path",
+                scenario.signal.source == SignalSource::Forecast,
+                "\"path\", \"schedule\" or \"blind\"",
             ),
         ];
         match refused.into_iter().find(|(_, is_given, _)| *is_given) {

@@ -143,7 +143,8 @@ fn is_zero(time: &Duration) -> bool {
     *time == Duration::ZERO
 }
 
-/// `[signal]`: announcements of handovers to all TCP flows that cross the link of `[path]` at any time.
+/// `[signal]`: announcements of handovers to all TCP flows that cross the link of `[path]` at any time; over `[network]`,
+/// to each flow those of its own route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct SignalSection {

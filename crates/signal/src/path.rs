@@ -19,7 +19,18 @@ pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Hand
         error: Duration::ZERO,
         kind: HandoverKind::Unknown,
     });
-    let mut all: Vec<Handover> = trace.events().map(of_event).chain(changed).collect();
+    merged(trace.events().map(of_event).chain(changed))
+}
+
+/// Return the handovers of a path's events, which may be in any order, in order of time. Events at the same time are
+/// one handover, as in [`handovers`].
+pub fn of_events<'e>(events: impl IntoIterator<Item = &'e PathEvent>) -> Vec<Handover> {
+    merged(events.into_iter().map(of_event))
+}
+
+/// Sort handovers by time, and merge those at the same time.
+fn merged(handovers: impl Iterator<Item = Handover>) -> Vec<Handover> {
+    let mut all: Vec<Handover> = handovers.collect();
     all.sort_by_key(|handover| handover.at);
     all.dedup_by(|next, first| {
         let same = next.at == first.at;

@@ -32,7 +32,7 @@ use skyhop_wire::CapturedPacket;
 
 pub use crate::session::{ExternalPolicy, Session};
 
-use crate::constellation::{Backgrounds, Constellation};
+use crate::constellation::{Ahead, Constellation};
 use crate::flow::Flow;
 use crate::network::Network;
 use crate::sampler::Sampler;
@@ -92,8 +92,8 @@ impl Engine for SimulatorOn {
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported> {
         size::check(experiment)?;
         match &experiment.network {
-            // The loads of a background take long to compute, and cannot be wrong.
-            Some(plan) => over_network(experiment, plan, Backgrounds::default(), self.threads),
+            // The values that a run needs ahead take long to compute, and cannot be wrong.
+            Some(plan) => over_network(experiment, plan, Ahead::default(), self.threads),
             None => simulation(experiment, self.threads),
         }
         .map(drop)
@@ -228,10 +228,9 @@ impl Simulation for Network {
 fn simulation(experiment: &Experiment, threads: usize) -> Result<Box<dyn Simulation>, Unsupported> {
     match &experiment.network {
         Some(plan) => {
-            let backgrounds = Backgrounds::new(plan, threads);
-            let backgrounds =
-                backgrounds.map_err(|error| Unsupported::new("network", error.to_string()))?;
-            over_network(experiment, plan, backgrounds, threads)
+            let ahead = Ahead::new(experiment, plan, threads);
+            let ahead = ahead.map_err(|error| Unsupported::new("network", error.to_string()))?;
+            over_network(experiment, plan, ahead, threads)
         }
         None => Ok(Box::new(network(experiment, None)?)),
     }
@@ -240,11 +239,11 @@ fn simulation(experiment: &Experiment, threads: usize) -> Result<Box<dyn Simulat
 fn over_network(
     experiment: &Experiment,
     plan: &NetworkPlan,
-    backgrounds: Backgrounds,
+    ahead: Ahead,
     threads: usize,
 ) -> Result<Box<dyn Simulation>, Unsupported> {
     check_flows(experiment)?;
-    Ok(Box::new(Constellation::new(experiment, plan, backgrounds, threads)?))
+    Ok(Box::new(Constellation::new(experiment, plan, ahead, threads)?))
 }
 
 fn network(

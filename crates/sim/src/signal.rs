@@ -13,13 +13,22 @@ pub(crate) struct Signal {
     agenda: Agenda,
     /// Blind estimator of handovers, if they are not planned in advance.
     learner: Option<Learner>,
+    /// Whether the experiment's plan has the announcements, so that the record has them without the run.
+    is_planned: bool,
     end: Instant,
 }
 
 impl Signal {
     pub(crate) fn new(experiment: &Experiment) -> Self {
         let (agenda, learner) = experiment.agenda();
-        Self { agenda, learner, end: Instant::START + experiment.duration }
+        let is_planned = learner.is_none();
+        Self { agenda, learner, is_planned, end: Instant::START + experiment.duration }
+    }
+
+    /// Create the source of announcements that the experiment's plan does not have.
+    pub(crate) fn unplanned(announcements: &[Announcement], end: Instant) -> Self {
+        let agenda = Agenda::from_announcements(announcements);
+        Self { agenda, learner: None, is_planned: false, end }
     }
 
     /// Note that a packet has arrived at the path's end `from`, after a one-way delay of `delay`.
@@ -45,8 +54,7 @@ impl Signal {
         }
         Some(match self.agenda.pop(now)? {
             Statement::Announced(due) => {
-                let is_new = self.learner.is_some();
-                (handover(&due), is_new.then(|| EventRow::announced(&due)))
+                (handover(&due), (!self.is_planned).then(|| EventRow::announced(&due)))
             }
             Statement::Withdrawn => (Handover::default(), None),
         })

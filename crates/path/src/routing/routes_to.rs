@@ -74,6 +74,14 @@ impl RoutesTo {
         }
     }
 
+    /// Satellites on the route of a site from the first one on, up to one without a next node; at most as many as there
+    /// are, in case a table has a loop.
+    pub fn satellites(&self, site: u32) -> impl Iterator<Item = u32> {
+        let after = |node: &u32| self.next(*node).filter(|next| next != node);
+        let first = self.up(site).map(|(satellite, _)| satellite);
+        std::iter::successors(first, after).take(self.all_next().len())
+    }
+
     /// Next node of every satellite.
     pub fn all_next(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let satellites = match &self.0 {

@@ -18,6 +18,7 @@ mod nearest;
 mod network;
 mod outage;
 mod recorded;
+mod route_events;
 mod routes;
 mod routings;
 mod shells;

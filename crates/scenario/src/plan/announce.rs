@@ -1,9 +1,11 @@
 //! `[signal]`: the announcements of a run.
 
+use std::collections::BTreeMap;
+
 use skyhop_cc::Registry;
-use skyhop_experiment::{cc_parameters, seed_for};
+use skyhop_experiment::{RouteSignal, cc_parameters, seed_for};
 use skyhop_model::PATH_LINK;
-use skyhop_path::PathTrace;
+use skyhop_path::{PathEvent, PathTrace};
 use skyhop_signal::blind::BlindPlan;
 use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{
@@ -15,7 +17,9 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
 use crate::plan::places::FindPlace;
-use crate::types::{FlowKind, KindSignalKeys, PathKind, STARLINK_OFFSET, SignalSource};
+use crate::types::{
+    FlowKind, KindSignalKeys, PathKind, STARLINK_OFFSET, SignalSource, TrafficSection,
+};
 
 impl NamedScenario {
     /// Announcements in a run over `trace`, which already includes the RTT changes of the
@@ -36,6 +40,38 @@ impl NamedScenario {
             SignalSource::None | SignalSource::Blind => Vec::new(),
         };
         Ok(self.timing()?.announce(handovers, until))
+    }
+
+    /// Announcements of a schedule in a run over a network, whose `trace` tells when it begins; none of other sources.
+    pub(crate) fn schedule_over(
+        &self,
+        trace: &PathTrace,
+    ) -> Result<Vec<Announcement>, ScenarioError> {
+        if self.scenario.signal.source != SignalSource::Schedule {
+            return Ok(Vec::new());
+        }
+        let until = Instant::START + self.scenario.run.duration;
+        Ok(self.timing()?.announce(self.scheduled(trace, until)?, until))
+    }
+
+    /// Announcements of the handovers of a network's routes and of the given events of access links; `None` for sources
+    /// other than "path".
+    pub(crate) fn route_signal(
+        &self,
+        of_access: BTreeMap<u32, Vec<PathEvent>>,
+    ) -> Result<Option<RouteSignal>, ScenarioError> {
+        if self.scenario.signal.source != SignalSource::Path {
+            return Ok(None);
+        }
+        Ok(Some(RouteSignal { timing: self.timing()?, of_access }))
+    }
+
+    /// Write the defaults of `[signal]` out, so that run ids (hash of the resolved scenario) do not depend on whether they
+    /// are given.
+    pub(crate) fn resolve_signal(&self, signal: &mut serde_json::Value) {
+        signal["lead"] = serde_json::json!(self.lead());
+        let offset = self.scenario.signal.offset.unwrap_or(STARLINK_OFFSET);
+        signal["offset"] = serde_json::json!(offset);
     }
 
     /// Handovers of the grid of `[signal]` in a run over `trace`: in UTC, or by the path's own clock if it does not say
@@ -115,7 +151,10 @@ impl NamedScenario {
 
     /// Time from an announcement to its handover: the user's, or the longest that a sender needs.
     pub(crate) fn lead(&self) -> Duration {
-        let of_senders = self.scenario.flow.iter().filter_map(|flow| {
+        let network = self.scenario.network.as_ref();
+        let traffic = network.and_then(|network| network.traffic.as_ref());
+        let traffic = traffic.map(TrafficSection::flow);
+        let of_senders = self.scenario.flow.iter().chain(&traffic).filter_map(|flow| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
             let cc = self.absolute_cc(&tcp.cc);
             let given = cc_parameters(&cc, &flow.parameters);

@@ -11,7 +11,7 @@ use crate::named::NamedScenario;
 use crate::plan::change::with_rtts;
 use crate::plan::path::Progress;
 use crate::plan::places::FindPlace;
-use crate::types::{LinkKeys, PathKind, STARLINK_OFFSET};
+use crate::types::{LinkKeys, PathKind};
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
@@ -114,10 +114,7 @@ impl NamedScenario {
         }
         self.make_files_of_path_absolute(&mut value["path"]);
         self.make_paths_absolute(&mut value["signal"], &["elements"]);
-        value["signal"]["lead"] = serde_json::json!(self.lead());
-        // Written out, so that run ids (hash of the resolved scenario) do not depend on whether it is given.
-        let offset = self.scenario.signal.offset.unwrap_or(STARLINK_OFFSET);
-        value["signal"]["offset"] = serde_json::json!(offset);
+        self.resolve_signal(&mut value["signal"]);
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         flows.into_iter().flatten().for_each(|flow| self.make_files_of_flow_absolute(flow));
         leave_out_defaults(&mut value["link"], &self.scenario.link.keys, trace);

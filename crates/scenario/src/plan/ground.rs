@@ -9,7 +9,7 @@ use skyhop_model::{Direction, DuringOutage};
 use skyhop_orbit::Geodetic;
 use skyhop_path::handover;
 use skyhop_path::network::{NetworkRequest, Role};
-use skyhop_path::{Endpoint, Frame, PathTrace, Place};
+use skyhop_path::{Endpoint, Frame, PathEvent, PathTrace, Place};
 use skyhop_units::{Duration, Quoted, did_you_mean};
 
 use crate::check_network::top_cities;
@@ -227,7 +227,7 @@ impl NamedScenario {
         Ok(cells.map(site).collect())
     }
 
-    /// Schedules of the uplink and the downlink of each site with an access profile, drawn for each on its own.
+    /// Links of each site with an access profile, drawn for each on its own.
     ///
     /// # Errors
     /// There is no such profile, or it takes too many changes of the links.
@@ -236,9 +236,9 @@ impl NamedScenario {
         network: &NetworkSection,
         sites: &[Site],
         request: &NetworkRequest,
-    ) -> Result<BTreeMap<u32, [LinkSchedule; 2]>, ScenarioError> {
+    ) -> Result<SiteAccess, ScenarioError> {
         let links = &network.user_links;
-        let mut access = BTreeMap::new();
+        let mut access = SiteAccess::default();
         for (index, site) in (0..).zip(sites) {
             if !matches!(request.role(index), Role::Terminal { .. }) {
                 continue;
@@ -261,10 +261,20 @@ impl NamedScenario {
             let ways: [(&dyn HopKeys, Direction); 2] =
                 [(&links.up, Direction::Forward), (&links.down, Direction::Back)];
             let schedule = ways.map(|(keys, direction)| own_schedule(&trace, keys, direction));
-            access.insert(index, schedule);
+            access.schedules.insert(index, schedule);
+            access.events.insert(index, trace.events().cloned().collect());
         }
         Ok(access)
     }
+}
+
+/// Links of the sites with an access profile, by the index of the site.
+#[derive(Default)]
+pub(crate) struct SiteAccess {
+    /// Schedules of the uplink and the downlink.
+    pub(crate) schedules: BTreeMap<u32, [LinkSchedule; 2]>,
+    /// Handovers and outages, which are in both schedules.
+    pub(crate) events: BTreeMap<u32, Vec<PathEvent>>,
 }
 
 /// Schedule of a site's link in one direction: rates and losses of the access profile where it has them.

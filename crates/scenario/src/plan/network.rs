@@ -60,8 +60,8 @@ impl NamedScenario {
             scenario,
             notes: notes(&plan),
             changes: Vec::new(),
-            announcements: Vec::new(),
-            blind: None,
+            announcements: self.schedule_over(&plan.trace)?,
+            blind: self.blind_plan(&plan.trace)?,
             links: Vec::new(),
             network: Some(plan),
             flows,
@@ -221,7 +221,8 @@ impl NamedScenario {
         let wrong = |error: PathError| self.key_error("network", error.to_string());
         Ok(NetworkPlan {
             downlink_per_site: network.user_links.per == DownlinkOf::Site,
-            access,
+            access: access.schedules,
+            announced: self.route_signal(access.events)?,
             ..NetworkPlan::new(request, hops).map_err(wrong)?
         })
     }
@@ -251,6 +252,7 @@ impl NamedScenario {
     /// Return the scenario with all defaults filled in and all file names absolute, for run.json.
     fn resolved_network(&self, request: &NetworkRequest) -> serde_json::Value {
         let mut value = self.scenario.to_json();
+        self.resolve_signal(&mut value["signal"]);
         let network = &mut value["network"];
         network["start"] = serde_json::json!(request.start);
         self.make_paths_absolute(network, &["constellation", "sites", "gateways", "pops"]);

@@ -229,8 +229,8 @@ fn what_does_not_go_with_a_network_is_refused_in_one_sentence() {
         ),
         (
             SITES,
-            "[signal]\nsource = \"path\"",
-            "x.toml: signal.source: does not go with [network]; expected \"none\"",
+            "[signal]\nsource = \"forecast\"",
+            "x.toml: signal.source: does not go with [network]; expected \"path\", \"schedule\" or \"blind\"",
         ),
         (
             SITES,

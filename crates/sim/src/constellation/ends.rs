@@ -4,11 +4,12 @@ use skyhop_app::Side;
 use skyhop_link::{Headway, Hop, Packet};
 use skyhop_model::Ecn;
 use skyhop_net::{Calendar, Hosts, Routed, Uplinks};
-use skyhop_record::EventRow;
+use skyhop_record::{EventRow, NO_LINK};
 use skyhop_tcp::PacketSink;
 use skyhop_units::Instant;
 
 use crate::access::Access;
+use crate::constellation::announcements::Announcements;
 use crate::departure::Departs;
 use crate::flow::{Flow, InFlight, Kind, Message, traffic};
 use crate::network::next_visit;
@@ -21,7 +22,14 @@ pub(crate) struct Parcel {
     to: u32,
     headway: Headway,
     // Boxed, because a packet is moved several times at each hop.
-    content: Box<InFlight>,
+    content: Box<Content>,
+}
+
+/// Content of a packet, and the time at which it left its site.
+#[derive(Debug, Clone)]
+struct Content {
+    sent: Instant,
+    packet: InFlight,
 }
 
 impl Routed for Parcel {
@@ -41,16 +49,17 @@ impl Routed for Parcel {
 
 impl Parcel {
     pub(crate) fn content(&self) -> &InFlight {
-        &self.content
+        &self.content.packet
     }
 }
 
 /// Boxes of packets that have arrived, for the next ones to leave.
-type SpareBoxes = Vec<Box<InFlight>>;
+type SpareBoxes = Vec<Box<Content>>;
 
 /// All flows, and the times at which their ends have to be visited.
 ///
-/// Components of the calendar are each flow's client and server, then each flow's own delay in both directions.
+/// Components of the calendar are each flow's client and server, then each flow's own delay in both directions, then the
+/// sources of announcements.
 pub(crate) struct Ends {
     /// Flows in an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
@@ -59,13 +68,14 @@ pub(crate) struct Ends {
     accesses: Vec<Access>,
     calendar: Calendar,
     spare: SpareBoxes,
-    /// Rows of events.parquet for reactions of congestion controls.
+    pub(super) announcements: Announcements,
+    /// Rows of events.parquet for announcements with their handovers, and for reactions of congestion controls.
     pub(crate) events: Vec<EventRow>,
 }
 
 impl Ends {
-    pub(crate) fn new(flows: Vec<Flow>) -> Self {
-        let mut calendar = Calendar::new(0, 4 * flows.len());
+    pub(super) fn new(flows: Vec<Flow>, announcements: Announcements) -> Self {
+        let mut calendar = Calendar::new(0, 4 * flows.len() + announcements.len());
         for (index, Flow { plan, kind }) in flows.iter().enumerate() {
             calendar.set(end_of(index, Side::Client), Some(plan.start));
             // A TCP server exists only once there is a connection.
@@ -73,11 +83,15 @@ impl Ends {
                 calendar.set(end_of(index, Side::Server), Some(plan.start));
             }
         }
+        for source in 0..announcements.len() {
+            calendar.set(4 * flows.len() + source, announcements.next(source));
+        }
         Self {
             pairs: flows.iter().map(|flow| flow.plan.sites.unwrap_or_default()).collect(),
             accesses: (0..2 * flows.len()).map(|_| Access::default()).collect(),
             calendar,
             spare: SpareBoxes::new(),
+            announcements,
             events: Vec::new(),
             flows,
         }
@@ -88,16 +102,12 @@ impl Ends {
     }
 
     /// Process a packet at the end that it goes to.
-    fn deliver(
-        &mut self,
-        content: Box<InFlight>,
-        now: Instant,
-        network: &mut impl Uplinks<Parcel>,
-    ) {
-        let (index, to) = (content.flow as usize, content.to);
-        match (&mut self.flows[index].kind, &content.message) {
+    fn deliver(&mut self, content: Box<Content>, now: Instant, network: &mut impl Uplinks<Parcel>) {
+        let InFlight { flow, connection, to, message, .. } = &content.packet;
+        let (index, connection, to) = (*flow as usize, *connection, *to);
+        match (&mut self.flows[index].kind, message) {
             (Kind::Tcp(tcp), Message::Tcp(packet)) if tcp.stopped.is_none() => {
-                tcp.on_packet(to, content.connection, now, packet);
+                tcp.on_packet(to, connection, now, packet);
                 self.spare.push(content);
                 self.transmit(index, to, now, network);
             }
@@ -144,7 +154,8 @@ impl Ends {
     ) {
         let Flow { plan, kind: Kind::Tcp(tcp) } = &mut self.flows[index] else { return };
         if tcp.has_phases(side) {
-            self.events.extend(phase_rows(tcp.take_phases(), plan.id));
+            let rows = phase_rows(tcp.take_phases(), plan.id);
+            self.events.extend(rows.map(|row| EventRow { link: NO_LINK, ..row }));
         }
         if tcp.may_send(side) {
             let ends = (index as u32, self.pairs[index], side.other());
@@ -182,14 +193,20 @@ impl Hosts<Parcel> for Ends {
 
     fn visit(&mut self, now: Instant, network: &mut impl Uplinks<Parcel>) {
         let Some((component, _)) = self.calendar.next() else { return };
-        match component.checked_sub(2 * self.flows.len()) {
+        let flows = self.flows.len();
+        match component.checked_sub(2 * flows) {
             None if component % 2 == 0 => self.visit_end(component / 2, Side::Client, now, network),
             None => self.visit_end(component / 2, Side::Server, now, network),
-            Some(access) => {
-                while let Some(content) = self.accesses[access].pop(now) {
-                    self.deliver(Box::new(content), now, network);
+            Some(access) if access < 2 * flows => {
+                while let Some(packet) = self.accesses[access].pop(now) {
+                    self.deliver(Box::new(Content { sent: now, packet }), now, network);
                 }
                 self.calendar.set(component, self.accesses[access].next());
+            }
+            Some(other) => {
+                let source = other - 2 * flows;
+                self.announcements.visit(source, now, &mut self.flows, &mut self.events);
+                self.calendar.set(component, self.announcements.next(source));
             }
         }
     }
@@ -197,16 +214,17 @@ impl Hosts<Parcel> for Ends {
     fn arrive(&mut self, packet: Packet<Parcel>, now: Instant, network: &mut impl Uplinks<Parcel>) {
         let ecn = packet.ecn();
         let mut content = packet.payload.content;
+        let Content { sent, packet } = &mut *content;
         if ecn == Ecn::Ce {
-            content.message.set_ecn(ecn);
+            packet.message.set_ecn(ecn);
         }
-        let index = content.flow as usize;
-        let delay = self.flows[index].plan.delay_to(content.to);
-        match delay {
+        let index = packet.flow as usize;
+        self.announcements.arrived(packet.flow, packet.to, now, now.saturating_since(*sent));
+        match self.flows[index].plan.delay_to(packet.to) {
             None => self.deliver(content, now, network),
             Some(delay) => {
-                let access = traffic(index, content.to);
-                self.accesses[access].enter(now + delay, *content);
+                let access = traffic(index, packet.to);
+                self.accesses[access].enter(now + delay, *packet);
                 self.spare.push(content);
                 let next = self.accesses[access].next();
                 self.calendar.set(self.access_component(access), next);
@@ -242,7 +260,8 @@ impl<'n, N: Uplinks<Parcel>> SiteDeparture<'n, N> {
     #[inline]
     fn depart(&mut self, message: Message) {
         let &mut Self { flow, pair, to, tos, connection, now, .. } = self;
-        let content = InFlight { flow, connection, hop: Hop::default(), to, tos, message };
+        let packet = InFlight { flow, connection, hop: Hop::default(), to, tos, message };
+        let content = Content { sent: now, packet };
         let (size, ecn) = (on_the_wire(message.ip_size()), message.ecn());
         let content = match self.spare.pop() {
             Some(mut spare) => {

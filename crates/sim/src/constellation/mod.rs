@@ -1,5 +1,6 @@
 //! Runs over a whole network of satellites and sites.
 
+mod announcements;
 mod background;
 mod ends;
 mod layout;
@@ -16,12 +17,14 @@ use skyhop_experiment::{Experiment, NetworkPlan};
 use skyhop_link::LinkStats;
 use skyhop_model::{Counts as _, Direction};
 use skyhop_net::{Laser, Layout, Lost, Network};
+use skyhop_path::PathError;
 use skyhop_record::{EventRow, FileError, Recorder};
+use skyhop_signal::blind::Estimate;
 use skyhop_units::{Duration, Instant};
 
 use crate::Simulation;
-pub(crate) use crate::constellation::background::Backgrounds;
-use crate::constellation::background::Meters;
+use crate::constellation::announcements::{Announcements, RouteEvents};
+use crate::constellation::background::{Backgrounds, Meters};
 use crate::constellation::ends::{Ends, Parcel};
 use crate::constellation::layout::layout;
 use crate::constellation::orbits::Orbits;
@@ -44,16 +47,37 @@ pub(crate) struct Constellation {
     /// Packets lost outside of the links: for lack of a route, or in the air of a satellite that set; by device.
     lost_outside: Vec<LinkStats>,
     meters: Meters,
-    /// Warning about the background; reported once.
-    warning: Option<String>,
+    /// Warnings about the background and about announcements; reported once.
+    warnings: Vec<String>,
 }
 
-impl Constellation {
-    /// Prepare a run on so many threads, with the loads of the plan's background.
+/// Values that a run needs ahead: the loads of a background, and the events of routes that are announced.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    backgrounds: Backgrounds,
+    route_events: RouteEvents,
+}
+
+impl Ahead {
+    /// Compute the values that a plan needs, on so many threads.
     pub(crate) fn new(
         experiment: &Experiment,
         plan: &NetworkPlan,
-        mut backgrounds: Backgrounds,
+        threads: usize,
+    ) -> Result<Self, PathError> {
+        Ok(Self {
+            backgrounds: Backgrounds::new(plan, threads)?,
+            route_events: RouteEvents::new(experiment, plan, threads)?,
+        })
+    }
+}
+
+impl Constellation {
+    /// Prepare a run on so many threads.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        plan: &NetworkPlan,
+        Ahead { mut backgrounds, route_events }: Ahead,
         threads: usize,
     ) -> Result<Self, Unsupported> {
         let unsupported = |what: String| Unsupported::new("network", what);
@@ -62,7 +86,9 @@ impl Constellation {
             .into_iter()
             .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), None))
             .collect::<Result<Vec<_>, _>>()?;
-        let ends = Ends::new(flows);
+        let mut announcements = Announcements::new(experiment, plan, &flows, &route_events);
+        let told = announcements.warning.take();
+        let ends = Ends::new(flows, announcements);
         let orbits = Orbits::new(plan, &layout, ends.pairs.clone(), threads);
         let views = orbits.map_err(|error| unsupported(error.to_string()))?;
         let numbers = Numbers::of(&layout);
@@ -71,7 +97,7 @@ impl Constellation {
             network: network.map_err(|error| unsupported(error.to_string()))?,
             lost_outside: vec![LinkStats::default(); layout.devices()],
             meters: Meters::new(&layout),
-            warning: backgrounds.warning,
+            warnings: backgrounds.warning.into_iter().chain(told).collect(),
             numbers,
         })
     }
@@ -140,7 +166,7 @@ impl Simulation for Constellation {
     }
 
     fn conclude(&mut self, sampler: &Sampler, recorder: &mut Recorder<'_>) -> Instant {
-        self.warning.take().into_iter().for_each(|warning| recorder.warn(warning));
+        self.warnings.drain(..).for_each(|warning| recorder.warn(warning));
         let base_rtts = self.network.views().mean_base_rtts();
         let flows = &mut self.network.hosts_mut().flows;
         let own: Vec<Duration> = flows.iter().map(|flow| flow.plan.extra_rtt).collect();
@@ -154,6 +180,10 @@ impl Simulation for Constellation {
 
     fn packet_hops(&self) -> u64 {
         self.network.crossings()
+    }
+
+    fn estimate(&self) -> Option<Estimate> {
+        self.network.hosts().announcements.estimate()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use skyhop_path::network::NetworkStep;
-use skyhop_path::routing::RoutesTo;
 use skyhop_record::RouteRow;
 
 /// Routes of the pairs of sites between which packets go, in both directions.
@@ -41,17 +40,17 @@ impl RouteLog {
         for last in &mut self.last {
             let Ok(place) = self.destinations.binary_search(&last.to) else { continue };
             let routes = &step.routes[place * self.ways as usize + last.way as usize];
-            let first = routes.up(last.from);
             let mut hops = last.satellites.iter();
             let is_same = self.has_begun
-                && follow(routes, first).all(|node| hops.next() == Some(&node))
+                && routes.satellites(last.from).all(|node| hops.next() == Some(&node))
                 && hops.next().is_none();
             if is_same {
                 continue;
             }
             last.t_ns = step.from.as_nanos() as i64;
-            last.satellites = follow(routes, first).collect();
-            last.delay_ns = first.map(|(_, delay)| delay.as_nanos() as i64);
+            last.satellites = routes.satellites(last.from).collect();
+            let delay = routes.up(last.from).map(|(_, delay)| delay);
+            last.delay_ns = delay.map(|delay| delay.as_nanos() as i64);
             self.rows.push(last.clone());
         }
         self.has_begun = true;
@@ -61,11 +60,4 @@ impl RouteLog {
     pub(crate) fn take(&mut self) -> Vec<RouteRow> {
         std::mem::take(&mut self.rows)
     }
-}
-
-/// Satellites on a route from its first one on; at most as many as there are, in case a table has a loop.
-fn follow<D>(routes: &RoutesTo, first: Option<(u32, D)>) -> impl Iterator<Item = u32> {
-    let after = |node: &u32| routes.next(*node).filter(|next| next != node);
-    std::iter::successors(first.map(|(satellite, _)| satellite), after)
-        .take(routes.all_next().len())
 }

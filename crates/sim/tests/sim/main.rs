@@ -1,6 +1,7 @@
 //! Single test binary of the crate: linking takes longer than running most of its tests.
 
 mod announced;
+mod announced_routes;
 mod applications;
 mod background;
 mod blind;

@@ -268,9 +268,11 @@ def _events(run: RunHeader, path: PathFacts) -> str:
     """Describe the run's handovers, outages and losses."""
     handovers = _handovers(run)
     had = f"The path had {count_or_no(handovers)} {plural(handovers, 'handover')}"
-    had += _announced(run) if handovers else ""
+    announced = _announced(run)
+    had += f" ({announced})" if handovers and announced else ""
     if is_network(run):
         had = f"{counted(len(used_links([run])), 'direction')} of links carried packets"
+        had += f"; handovers of routes were {announced}" if announced else ""
     if path.outage_s:
         had += f" and was down for {seconds_text(path.outage_s)} in all"
     lost = _lost(run)
@@ -288,7 +290,7 @@ def _announced(run: RunHeader) -> str:
     if source == "none":
         return ""
     lead = signal.get("lead") if isinstance(signal, Mapping) else None
-    return f" (announced{f' {lead} ahead' if source == 'path' and lead else f' by {source}'})"
+    return f"announced{f' {lead} ahead' if source == 'path' and lead else f' by {source}'}"
 
 
 def _causes(lost: Mapping[str, int]) -> str:

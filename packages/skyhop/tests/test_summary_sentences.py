@@ -290,6 +290,25 @@ def test_groups_never_hold_different_links_queues_or_applications() -> None:
     assert [(group.name, len(group.flows)) for group in flow_groups(seeds)] == [("cubic", 9)]
 
 
+def test_flows_of_a_network_are_named_by_their_sites_unless_there_are_many() -> None:
+    def between(sites: int) -> list[tuple[str, int]]:
+        pairs = [f"site {number}" for number in range(sites)]
+        entries = [
+            {"between": [name, "hub"], "cc": cc} for name in pairs for cc in ("cubic", "bbr")
+        ]
+        flows = [flow(number, str(entry["cc"])) for number, entry in enumerate(entries)]
+        one = run(*flows, name="a", scenario={"flow": entries})
+        return [(group.name, len(group.flows)) for group in flow_groups([one])]
+
+    few = between(2)
+    assert few == [
+        (f"{cc} ({name} \N{RIGHTWARDS ARROW} hub)", 1)
+        for name in ("site 0", "site 1")
+        for cc in ("cubic", "bbr")
+    ]
+    assert between(9) == [("cubic", 9), ("bbr", 9)]
+
+
 def test_the_comparison_has_an_entry_for_each_queue(tmp_path: Path) -> None:
     for number in range(8):
         made = SyntheticRun(("cubic",), 3.0, seed=number)

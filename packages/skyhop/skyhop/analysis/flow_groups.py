@@ -15,6 +15,8 @@ from skyhop.analysis.summary import UNTOLD, kind_text, untold_senders
 from skyhop.data.quantities import mbps_or_none, seconds_or_none
 from skyhop.data.run_headers import RunHeader
 
+_ARROW = "\N{RIGHTWARDS ARROW}"
+
 FlowKey: TypeAlias = tuple[int, int]
 """Key of a flow: index of its run among the compared runs, and flow id."""
 
@@ -29,8 +31,11 @@ _LEAST_TELLING = (
 _LONGEST_NAME = 44
 """Largest length of a name in characters; otherwise the run's name replaces the conditions."""
 
-_OWN_KEYS = ("cc", "count", "start", "start_spread", "stop", "bytes")
+_OWN_KEYS = ("cc", "count", "start", "start_spread", "stop", "bytes", "between")
 """Keys of a `[[flow]]` that are not conditions: they may differ between comparable flows."""
+
+_MOST_PAIRS = 8
+"""Largest number of pairs of a network's sites that make groups of their own."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,10 @@ def flow_groups(runs: Sequence[RunHeader]) -> list[FlowGroup]:
 
     Flows under different conditions never share a group. If the named conditions (engine, path,
     rate, queue, application, …) do not distinguish two groups, the name of the first run does.
+    Flows between many pairs of a network's sites are comparable, as are those of its traffic.
     """
+    pairs = {_pair(entry) for run in runs for entry in _entries(run.scenario).values()}
+    by_pair = len(pairs) <= _MOST_PAIRS
     found: dict[tuple[str, _Key], list[FlowKey]] = {}
     conditions: dict[FlowKey, _Conditions] = {}
     for index, run in enumerate(runs):
@@ -77,7 +85,7 @@ def flow_groups(runs: Sequence[RunHeader]) -> list[FlowGroup]:
         for flow in run.flow_summaries():
             key = index, int(flow["id"])
             entry, cc = entries.get(key[1], {}), str(flow["cc"])
-            conditions[key] = of_flow = _conditions(run, entry, key[1], cc)
+            conditions[key] = of_flow = _conditions(run, entry, key[1], cc, by_pair=by_pair)
             group = cc, (tuple(of_flow.named.items()), of_flow.rest)
             found.setdefault(group, []).append(key)
     of_groups = {group: conditions[keys[0]].named for group, keys in found.items()}
@@ -169,7 +177,9 @@ def _entries(scenario: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return found
 
 
-def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) -> _Conditions:
+def _conditions(
+    run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str, *, by_pair: bool
+) -> _Conditions:
     path, link = _mapping(run.scenario.get("path")), _mapping(run.scenario.get("link"))
     goes_back = entry.get("from") == "to"
     way = {**link, **_mapping(link.get("back"))} if goes_back else link
@@ -178,6 +188,7 @@ def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) ->
     named = {
         "engine": str(run.summary["engine"]),
         "path": _path(path),
+        "pair": _pair(entry) if by_pair else "",
         "relay": str(path.get("relay") or ""),
         "sender": _sender(path, goes_back=goes_back),
         "rate": str(way.get("rate") or ""),
@@ -200,6 +211,12 @@ def _via(entry: Mapping[str, Any]) -> str:
     return f" via {', '.join(map(str, entry['via']))}" if _is_list(entry.get("via")) else ""
 
 
+def _pair(entry: Mapping[str, Any]) -> str:
+    """Return the sites of a network between which a flow goes."""
+    ends = entry.get("between")
+    return f" {_ARROW} ".join(map(str, ends)) if _is_list(ends) else ""
+
+
 def _sender(path: Mapping[str, Any], *, goes_back: bool) -> str:
     if path.get("from") and path.get("to"):
         return f"from {path['to' if goes_back else 'from']}"
@@ -208,7 +225,7 @@ def _sender(path: Mapping[str, Any], *, goes_back: bool) -> str:
 
 def _path(path: Mapping[str, Any]) -> str:
     if path.get("from") and path.get("to"):
-        return f"{path['from']} \N{RIGHTWARDS ARROW} {path['to']}"
+        return f"{path['from']} {_ARROW} {path['to']}"
     return f"RTT {path['rtt']}" if path.get("rtt") else str(path.get("file") or "")
 
 

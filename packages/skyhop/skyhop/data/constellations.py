@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from skyhop import _core, views
 from skyhop.data.scenarios import load_scenario
 
-Frame = Literal["earth-fixed", "inertial"]
+if TYPE_CHECKING:
+    import polars as pl
 
-_SATELLITES = {
-    "id": pl.Int32,
-    "name": pl.String,
-    "catalogue_number": pl.Int64,
-    "shell": pl.Int32,
-    "plane": pl.Int32,
-    "slot": pl.Int32,
-}
-_SKIPPED = {"name": pl.String, "kind": pl.String, "reason": pl.String}
+Frame = Literal["earth-fixed", "inertial"]
 
 
 class Constellation:
@@ -50,7 +42,18 @@ class Constellation:
         Shells, planes and slots of element sets are recovered from the orbits; they are null for
         satellites that are moving to another orbit.
         """
-        return pl.DataFrame(self._core.satellites(), _SATELLITES, orient="row")
+        # Polars takes a tenth of a second to load.
+        import polars as pl
+
+        kinds = {
+            "id": pl.Int32,
+            "name": pl.String,
+            "catalogue_number": pl.Int64,
+            "shell": pl.Int32,
+            "plane": pl.Int32,
+            "slot": pl.Int32,
+        }
+        return pl.DataFrame(self._core.satellites(), kinds, orient="row")
 
     @cached_property
     def element_epochs_ns(self) -> list[int]:
@@ -60,7 +63,10 @@ class Constellation:
     @cached_property
     def skipped(self) -> pl.DataFrame:
         """Unused records of a file of element sets, one row each: `name`, `kind`, `reason`."""
-        return pl.DataFrame(self._core.skipped(), _SKIPPED, orient="row")
+        import polars as pl
+
+        kinds = dict.fromkeys(("name", "kind", "reason"), pl.String)
+        return pl.DataFrame(self._core.skipped(), kinds, orient="row")
 
     def positions(self, time: str, frame: Frame = "earth-fixed") -> npt.NDArray[np.float64]:
         """Return the satellites' positions in metres: an array of shape (satellites, 3).

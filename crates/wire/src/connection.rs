@@ -12,9 +12,9 @@ use crate::headers::{Flags, TcpFields};
 /// Direction of a packet between the two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// From the end that opens the connection.
+    /// Packets from the end that opens the connection.
     FromClient,
-    /// To the end that opens the connection.
+    /// Packets to the end that opens the connection.
     ToClient,
 }
 

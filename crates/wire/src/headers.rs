@@ -21,13 +21,13 @@ pub struct Addresses {
 /// Flags of a TCP header; ACK is set if the header has an acknowledgement number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Connection begins (SYN).
+    /// First packet of the connection (SYN).
     pub syn: bool,
-    /// Stream ends (FIN).
+    /// Last packet of the stream (FIN).
     pub fin: bool,
-    /// Connection is reset (RST).
+    /// Reset of the whole connection (RST).
     pub rst: bool,
-    /// Nothing follows at once (PSH).
+    /// Whether nothing follows at once (PSH).
     pub psh: bool,
     /// Echo of a mark (ECE).
     pub ece: bool,

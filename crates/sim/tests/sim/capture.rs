@@ -170,7 +170,7 @@ fn numbers_are_those_of_the_time_at_which_a_packet_was_sent() {
             assert!(sent.any(|other| other.headers == packet.headers), "{packet:?}");
         }
     }
-    // Numbers of what an end sends for the first time follow each other.
+    // Sequence numbers of new packets follow each other.
     let mut next = 0;
     for packet in at(&packets, LinkEnd::To, true) {
         let (_, fields) = headers::read_tcp(&packet.headers).unwrap();

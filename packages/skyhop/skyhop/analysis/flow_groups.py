@@ -214,7 +214,7 @@ def _via(entry: Mapping[str, Any]) -> str:
 def _pair(entry: Mapping[str, Any]) -> str:
     """Return the sites of a network between which a flow goes."""
     ends = entry.get("between")
-    return f" {_ARROW} ".join(map(str, ends)) if _is_list(ends) else ""
+    return f" {_ARROW} ".join(map(str, ends)) if isinstance(ends, list) else ""
 
 
 def _sender(path: Mapping[str, Any], *, goes_back: bool) -> str:

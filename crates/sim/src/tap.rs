@@ -1,4 +1,5 @@
-//! Capture of packets at both ends of each link, and of those that links lose.
+//! Capture of packets at both ends of each link, and of those that links lose. Its functions are cold: most runs are not
+//! captured, and must not pay for it.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -75,6 +76,7 @@ impl Tap {
     }
 
     /// Note that a TCP packet leaves its sender.
+    #[cold]
     pub(crate) fn begun(&mut self, packet: &Packet) {
         let in_flight = packet.payload.get();
         let Message::Tcp(packet) = in_flight.message else { return };
@@ -87,6 +89,7 @@ impl Tap {
     }
 
     /// Note that a packet has arrived at its destination, or is lost.
+    #[cold]
     pub(crate) fn ended(&mut self, packet: &InFlight) {
         let Message::Tcp(tcp) = &packet.message else { return };
         if let Some(flow) = &mut self.flows[packet.flow as usize] {
@@ -98,12 +101,14 @@ impl Tap {
     }
 
     /// Capture a packet that enters a direction of a link.
+    #[cold]
     pub(crate) fn sent(&mut self, link: usize, packet: &Packet, at: Instant) {
         let [near, _] = ends(link);
         self.capture((link, near, true), packet, at, None);
     }
 
     /// Capture a packet that leaves a direction of a link at its far end.
+    #[cold]
     pub(crate) fn arrived(&mut self, link: usize, packet: &Packet, at: Instant) {
         let [_, far] = ends(link);
         let was_marked = packet.payload.get().message.ecn() == Ecn::Ce;
@@ -113,6 +118,7 @@ impl Tap {
     }
 
     /// Capture a packet that a direction of a link has lost.
+    #[cold]
     pub(crate) fn lost(&mut self, link: usize, drop: &Drop<Cell<InFlight>>) {
         let comment = Some(format!("lost: {}", drop.reason));
         self.capture((link, LinkEnd::Lost, true), &drop.packet, drop.at, comment);

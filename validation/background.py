@@ -188,7 +188,7 @@ def near_the_ends() -> tuple[Mapping[str, tuple[float, float]], Sequence[tuple[s
 
 def other_cities() -> tuple[Mapping[str, tuple[float, float]], Sequence[tuple[str, str]]]:
     """Return the cities of Hypatia's traffic matrix without the foreground, and its pairs."""
-    rows = pl.read_csv(cross_traffic.CITIES.with_name("pairing.csv")).rows()
+    rows = pl.read_csv(cross_traffic.PAIRING).rows()
     pairs = {tuple(sorted(row[:2])) for row in rows}
     pairs.discard(tuple(sorted(PAIR)))
     places = positions()

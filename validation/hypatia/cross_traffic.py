@@ -5,10 +5,12 @@ The files belong to the study hypatia-fig10, which repeats the experiments thems
 
 from __future__ import annotations
 
-from pathlib import Path
+from validation import ROOT
 
-CITIES = Path(__file__).with_name("cities.csv")
-"""Hypatia's list of the 100 most populous cities; pairing.csv next to it has 88 flows of them."""
+CITIES = ROOT / "studies" / "hypatia-cities.csv"
+"""Hypatia's list of the 100 most populous cities."""
+PAIRING = ROOT / "studies" / "hypatia-pairing.csv"
+"""Its 88 flows between these cities."""
 PAIR = ("Rio de Janeiro", "Saint Petersburg")
 
 

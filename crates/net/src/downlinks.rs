@@ -31,8 +31,8 @@ impl<P: Routed> Downlinks<P> {
         })
     }
 
-    /// Let a packet from a node enter the queue of the downlink to its site. The error is the number of the device, and a packet that
-    /// is lost because the queue of a plain link is full.
+    /// Let a packet from a node enter the queue of the downlink to its site. The error is the number of the device, and a
+    /// packet that is lost because the queue of a plain link is full.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,

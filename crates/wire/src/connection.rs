@@ -71,7 +71,7 @@ impl Connection {
                 // The first packet of a connection acknowledges nothing.
                 (Packet::DataWithAck(..) | Packet::Segment(_), _) if is_syn => None,
                 (_, Some(ack)) => Some(other.acknowledgement(&ack)),
-                (_, None) => Some(other.number_after(0)),
+                (_, None) => Some(number_after(0)),
             },
             flags: flags(segment.as_ref(), ack.as_ref(), is_syn),
             window: own.window_field(is_syn),
@@ -121,14 +121,14 @@ impl Stream {
     fn seq(&self, segment: Option<&Segment>, is_syn: bool) -> u32 {
         match segment {
             _ if is_syn => 0,
-            Some(Segment { kind: SegmentKind::Data, offset, .. }) => self.number_after(*offset),
+            Some(Segment { kind: SegmentKind::Data, offset, .. }) => number_after(*offset),
             // An old number: that of the last byte that is known to have arrived.
             Some(Segment { kind: SegmentKind::Probe, .. }) => {
-                self.number_after(self.acknowledged).wrapping_sub(1)
+                number_after(self.acknowledged).wrapping_sub(1)
             }
             _ => {
                 let sent = self.ends.back().copied().unwrap_or(0);
-                self.number_after(sent).wrapping_add(u32::from(self.fin.is_some()))
+                number_after(sent).wrapping_add(u32::from(self.fin.is_some()))
             }
         }
     }
@@ -136,13 +136,7 @@ impl Stream {
     /// Acknowledgement number of this stream, with the FIN if that has arrived.
     fn acknowledgement(&self, ack: &Ack) -> u32 {
         let has_fin = self.fin.is_some_and(|fin| ack.cumulative > fin);
-        self.number_after(ack.acknowledged).wrapping_add(u32::from(has_fin))
-    }
-
-    /// Sequence number of the byte after the first `bytes`.
-    #[expect(clippy::unused_self, reason = "both streams begin with the same number")]
-    const fn number_after(&self, bytes: u64) -> u32 {
-        (bytes as u32).wrapping_add(1)
+        number_after(ack.acknowledged).wrapping_add(u32::from(has_fin))
     }
 
     /// Blocks of the SACK option.
@@ -157,7 +151,7 @@ impl Stream {
     fn number_before(&self, segment: u64) -> u32 {
         let has_fin = self.fin.is_some_and(|fin| segment > fin);
         let before = segment.checked_sub(1).map_or(0, |before| self.end_of(before));
-        self.number_after(before).wrapping_add(u32::from(has_fin))
+        number_after(before).wrapping_add(u32::from(has_fin))
     }
 
     /// Offset of the byte after a segment; that after the first one that is kept for an older one.
@@ -171,6 +165,11 @@ impl Stream {
         let steps = if is_syn { self.window } else { self.window.div_ceil(1 << WINDOW_SCALE) };
         u16::try_from(steps).unwrap_or(u16::MAX)
     }
+}
+
+/// Sequence number of the byte after the first `bytes` of a stream.
+const fn number_after(bytes: u64) -> u32 {
+    (bytes as u32).wrapping_add(1)
 }
 
 /// Segment and acknowledgement of a packet.
